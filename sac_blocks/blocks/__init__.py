@@ -1,0 +1,34 @@
+"""Blocks: pure transforms of named parameter components, and how they combine."""
+
+from sac_blocks.blocks.base import Block, scalars
+from sac_blocks.blocks.combinators import chain, every, map_batch, repeat
+from sac_blocks.blocks.gradients import gradient_step, pmean_gradients, pmean_metrics
+from sac_blocks.blocks.statistics import (
+  RunningStatistics,
+  init_statistics,
+  normalize,
+  normalize_transition,
+  observation_statistics,
+  update_statistics,
+)
+from sac_blocks.blocks.targets import map_component, polyak_step
+
+__all__ = [
+  'Block',
+  'RunningStatistics',
+  'chain',
+  'every',
+  'gradient_step',
+  'init_statistics',
+  'map_batch',
+  'map_component',
+  'normalize',
+  'normalize_transition',
+  'observation_statistics',
+  'pmean_gradients',
+  'pmean_metrics',
+  'polyak_step',
+  'repeat',
+  'scalars',
+  'update_statistics',
+]

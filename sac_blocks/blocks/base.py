@@ -1,0 +1,55 @@
+"""The block: what an update is composed of."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple, Protocol
+
+import jax
+
+from sac_blocks.types import Array, Components, Info, PRNGKey, PyTree
+
+
+class InitFn(Protocol):
+  """Makes a block's state from the named parameter components."""
+
+  def __call__(self, params: Components) -> PyTree:
+    """Returns the state; it doesn't alias `params`, so that both can be donated."""
+    ...
+
+
+class UpdateFn(Protocol):
+  """One step of a block: a pure function, fit for jit, scan and vmap."""
+
+  def __call__(
+    self, params: Components, state: PyTree, batch: Any, key: PRNGKey, info: Info
+  ) -> tuple[Components, PyTree, Info]:
+    """Returns new params, state and info.
+
+    Args:
+      params: the named components.
+      state: what `init` or the last call returned.
+      batch: a batch of data, `Transition` in the recipes.
+      key: consumed.
+      info: what earlier blocks of this update computed, by name; the result adds to it.
+    """
+    ...
+
+
+class Block(NamedTuple):
+  """A transform of named parameter components, as an optax transform is one of gradients.
+
+  Attributes:
+    init: `init(params) -> state`.
+    update: `update(params, state, batch, key, info) -> (params, state, info)`.
+    metrics: the names of the scalars that `update` adds to `info`. They must be known before the first
+      batch is, so that `every` and `repeat` can carry them.
+  """
+
+  init: InitFn
+  update: UpdateFn
+  metrics: tuple[str, ...] = ()
+
+
+def scalars(info: Info) -> dict[str, Array]:
+  """Returns the entries of `info` that are single numbers, which are all that leaves an update."""
+  return {name: value for name, value in info.items() if isinstance(value, jax.Array) and value.ndim == 0}

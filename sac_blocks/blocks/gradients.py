@@ -1,0 +1,107 @@
+"""Blocks that learn by gradients."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import optax
+
+from sac_blocks.blocks.base import Block
+from sac_blocks.types import Array, Components, Info, LossFn, Objective, PRNGKey, PyTree
+
+
+def gradient_step(
+  component: str, objective: Objective | LossFn, optimizer: optax.GradientTransformation
+) -> Block:
+  """Descends an objective in one component; the others are held constant.
+
+  Args:
+    component: the name in `params` to differentiate and update.
+    objective: `objective(params, batch, key, info) -> (scalar, aux)`, or an `Objective`, which also names
+      the scalars in aux.
+    optimizer: any optax transform; it is given the component's params, so weight decay works.
+
+  Returns:
+    A block that adds to `info` the scalar `{component}_loss` and what is in aux.
+
+  Raises:
+    KeyError: `params` has no such component.
+
+  >>> loss = lambda params, batch, key, info: (jnp.mean((params['w'] - batch) ** 2), {})
+  >>> block = gradient_step('w', loss, optax.sgd(0.5))
+  >>> params = {'w': jnp.array(0.0)}
+  >>> key = jax.random.key(0)
+  >>> params, state, info = block.update(params, block.init(params), jnp.ones(3), key, {})
+  >>> params['w'], info['w_loss']
+  (Array(1., dtype=float32), Array(1., dtype=float32))
+  """
+  objective = objective if isinstance(objective, Objective) else Objective(objective)
+
+  def select(params: Components) -> PyTree:
+    if component not in params:
+      raise KeyError(f"gradient_step('{component}', ...) finds only {sorted(params)} in params.")
+    return params[component]
+
+  def init(params: Components) -> optax.OptState:
+    return optimizer.init(select(params))
+
+  def update(
+    params: Components, state: optax.OptState, batch: Any, key: PRNGKey, info: Info
+  ) -> tuple[Components, optax.OptState, Info]:
+    def loss_fn(value: PyTree) -> tuple[Array, dict[str, Array]]:
+      return objective.loss({**params, component: value}, batch, key, info)
+
+    (loss, aux), gradients = jax.value_and_grad(loss_fn, has_aux=True)(select(params))
+    updates, state = optimizer.update(gradients, state, params[component])
+    params = {**params, component: optax.apply_updates(params[component], updates)}
+    return params, state, {**info, **jax.tree.map(jnp.asarray, aux), f'{component}_loss': loss}
+
+  return Block(init, update, (f'{component}_loss', *objective.metrics))
+
+
+def pmean_gradients(axis_name: str) -> optax.GradientTransformation:
+  """Averages gradients over the devices of a mapped axis.
+
+  Put before the optimiser, `optax.chain(pmean_gradients('devices'), optax.adam(3e-4))`, it makes every
+  device take the step of the whole batch. Clipping by the global norm belongs behind it.
+
+  Args:
+    axis_name: the name of the axis in the surrounding `pmap`, `vmap` or `shard_map`.
+
+  Returns:
+    An optax transform without state.
+
+  >>> transform = optax.chain(pmean_gradients('i'), optax.sgd(1.0))
+  >>> step = lambda g: transform.update(g, transform.init(g))[0]
+  >>> jax.vmap(step, axis_name='i')(jnp.array([1.0, 3.0]))
+  Array([-2., -2.], dtype=float32)
+  """
+
+  def update(updates: PyTree, params: PyTree | None) -> PyTree:
+    del params
+    return jax.lax.pmean(updates, axis_name)
+
+  return optax.stateless(update)
+
+
+def pmean_metrics(axis_name: str, block: Block) -> Block:
+  """Averages the metrics of a block over the devices of a mapped axis.
+
+  Args:
+    axis_name: the name of the axis in the surrounding `pmap`, `vmap` or `shard_map`.
+    block: whose scalars in `info` to average; per-example entries stay with their device.
+
+  Returns:
+    The block with its metrics averaged.
+  """
+
+  def update(
+    params: Components, state: PyTree, batch: Any, key: PRNGKey, info: Info
+  ) -> tuple[Components, PyTree, Info]:
+    params, state, info = block.update(params, state, batch, key, info)
+    own = {name: jnp.asarray(info[name]) for name in block.metrics}
+    return params, state, {**info, **jax.lax.pmean(own, axis_name)}
+
+  return Block(block.init, update, block.metrics)

@@ -1,0 +1,61 @@
+"""Blocks that move a component without a gradient."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from sac_blocks.blocks.base import Block
+from sac_blocks.losses.targets import polyak_update
+from sac_blocks.types import Array, Components, Info, PRNGKey, PyTree
+
+
+def polyak_step(online: str, target: str, tau: Array | float) -> Block:
+  """Moves a target component a step towards the component that it follows.
+
+  A hard copy every n updates is `every(n, polyak_step(online, target, tau=1.0))`.
+
+  Args:
+    online: the name of the component that is learned.
+    target: the name of its target.
+    tau: the step size in [0, 1] per update.
+
+  Returns:
+    A block without state.
+
+  >>> import jax.numpy as jnp
+  >>> block = polyak_step('critic', 'target_critic', tau=0.25)
+  >>> params = {'critic': jnp.ones(2), 'target_critic': jnp.zeros(2)}
+  >>> block.update(params, block.init(params), None, None, {})[0]['target_critic']
+  Array([0.25, 0.25], dtype=float32)
+
+  Reference: `sac_blocks.polyak_update`.
+  """
+  return map_component(target, lambda params: polyak_update(params[online], params[target], tau))
+
+
+def map_component(component: str, function: Callable[[Components], PyTree]) -> Block:
+  """Replaces a component by a function of all components.
+
+  Args:
+    component: the name in `params` to replace.
+    function: `function(params) -> value`, for example a projection onto bounds.
+
+  Returns:
+    A block without state.
+
+  >>> import jax.numpy as jnp
+  >>> clip = map_component('log_alpha', lambda params: jnp.clip(params['log_alpha'], -5.0, 1.0))
+  """
+
+  def init(params: Components) -> tuple[()]:
+    del params
+    return ()
+
+  def update(
+    params: Components, state: tuple[()], batch: Any, key: PRNGKey, info: Info
+  ) -> tuple[Components, tuple[()], Info]:
+    del batch, key
+    return {**params, component: function(params)}, state, info
+
+  return Block(init, update)

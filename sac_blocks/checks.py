@@ -1,0 +1,171 @@
+"""Checks whose messages name the argument, what was got and what was expected."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from sac_blocks.types import Array, Info, PyTree
+
+
+def as_floats(**arguments: Any) -> tuple[Array, ...]:
+  """Converts the arguments to one floating dtype of at least 32 bits.
+
+  Losses of half-precision networks lose the discount itself (0.99 is 0.98828125 in bfloat16), so whatever
+  the inputs are, they are computed in float32, or in float64 where one of them is.
+
+  Args:
+    **arguments: arrays or numbers of any shape, by argument name.
+
+  Returns:
+    The arrays, in the order given.
+
+  Raises:
+    TypeError: an argument is complex or not numeric.
+  """
+  dtype = np.dtype(np.float32)
+  for name, value in arguments.items():
+    given = getattr(value, 'dtype', None)
+    if given is None:
+      # Python numbers and lists adapt to the arrays beside them.
+      given = np.result_type(np.asarray(value))
+      given = np.dtype(np.float32) if given == np.float64 else given
+    if jnp.issubdtype(given, jnp.floating):
+      # Canonical: where x64 is off, NumPy's float64 is float32, without a warning.
+      dtype = jnp.promote_types(dtype, jax.dtypes.canonicalize_dtype(given))
+    elif not (jnp.issubdtype(given, jnp.integer) or given == jnp.bool_):
+      raise TypeError(f'{name} must hold real numbers, got dtype {given}.')
+  return tuple(jnp.asarray(value, dtype) for value in arguments.values())
+
+
+def same_shape(**arrays: Array) -> None:
+  """Raises unless all arrays have one shape.
+
+  Args:
+    **arrays: arrays by argument name.
+
+  Raises:
+    ValueError: two shapes differ; nothing broadcasts, not even (4,) with (4, 1).
+  """
+  shapes = {name: jnp.shape(array) for name, array in arrays.items()}
+  if len(set(shapes.values())) > 1:
+    raise ValueError(f'Expected equal shapes, got {_describe(shapes)}; nothing broadcasts here.')
+
+
+def ensemble_shape(name: str, ensemble: Array, trailing: int = 0, **arrays: Array) -> None:
+  """Raises unless `ensemble` is `[N, ...]` (or `[N, ..., A]`) for arrays of shape `[...]`.
+
+  Args:
+    name: the ensemble's argument name.
+    ensemble: the array with the ensemble axis first.
+    trailing: the number of axes that follow the leading shape (1 for discrete actions).
+    **arrays: arrays of shape `[...]`, by argument name.
+
+  Raises:
+    ValueError: the shapes are otherwise, or the ensemble is empty.
+  """
+  shape = jnp.shape(ensemble)
+  if len(shape) < 1 + trailing or shape[0] == 0:
+    wanted = '[N, ...]' if trailing == 0 else '[N, ..., A]'
+    raise ValueError(f'{name} must be {wanted} with the N >= 1 critics on axis 0, got shape {shape}.')
+  leading = shape[1 : len(shape) - trailing]
+  shapes = {other: jnp.shape(array) for other, array in arrays.items()}
+  if any(other != leading for other in shapes.values()):
+    raise ValueError(
+      f'{name} has shape {shape}: critics on axis 0, then {leading}, which {_describe(shapes)} should '
+      'equal; nothing broadcasts here.'
+    )
+
+
+def scalar_or_shape(name: str, value: Array, shape: tuple[int, ...]) -> None:
+  """Raises unless `value` is a scalar or has the given shape.
+
+  Args:
+    name: its argument name.
+    value: the array.
+    shape: the shape of the arrays that it goes with.
+
+  Raises:
+    ValueError: it is neither.
+  """
+  if jnp.shape(value) not in ((), tuple(shape)):
+    raise ValueError(f'{name} must be a scalar or have shape {tuple(shape)}, got {jnp.shape(value)}.')
+
+
+def in_range(
+  name: str, value: Any, low: float, high: float = float('inf'), *, open_low: bool = False
+) -> None:
+  """Raises where a value that can be read (is not traced) lies outside [low, high].
+
+  Args:
+    name: its argument name.
+    value: a number or an array; a traced one is let through, since its value isn't known.
+    low: the smallest value allowed.
+    high: the largest value allowed.
+    open_low: whether `low` itself is refused.
+
+  Raises:
+    ValueError: an entry is out of range or NaN.
+  """
+  if isinstance(value, jax.core.Tracer):
+    return
+  array = np.asarray(value, np.float64)
+  inside = ((array > low) if open_low else (array >= low)) & (array <= high)
+  if not inside.all():
+    bracket = '(' if open_low else '['
+    raise ValueError(f'{name} must lie in {bracket}{low}, {high}], got {value}.')
+
+
+def same_structure(**trees: PyTree) -> None:
+  """Raises unless all trees have the same structure and leaf shapes.
+
+  Args:
+    **trees: trees of arrays by argument name.
+
+  Raises:
+    ValueError: structures or shapes differ; the message names the first place.
+  """
+  (first_name, first), *others = trees.items()
+  first_leaves, first_structure = jax.tree_util.tree_flatten_with_path(first)
+  for name, tree in others:
+    leaves, structure = jax.tree_util.tree_flatten_with_path(tree)
+    if structure != first_structure:  # type: ignore[operator]
+      raise ValueError(
+        f'{first_name} and {name} must have the same structure, got {first_structure} and {structure}.'
+      )
+    for (path, a), (_, b) in zip(first_leaves, leaves, strict=True):
+      if jnp.shape(a) != jnp.shape(b):
+        place = jax.tree_util.keystr(path)
+        raise ValueError(
+          f'{first_name}{place} has shape {jnp.shape(a)} but {name}{place} has shape {jnp.shape(b)}.'
+        )
+
+
+def computed(info: Info, name: str, reader: str) -> Array:
+  """Reads what an earlier block of the same update has computed.
+
+  Args:
+    info: of the update so far.
+    name: of the entry.
+    reader: who asks, for the message.
+
+  Returns:
+    The entry.
+
+  Raises:
+    KeyError: no block before this one computed it.
+  """
+  if name not in info:
+    raise KeyError(
+      f"{reader} reads '{name}' from info, which holds {sorted(info)}: put it behind the block that "
+      f"computes '{name}', inside the same `every` or `repeat` if that is within one."
+    )
+  return info[name]
+
+
+def _describe(shapes: Mapping[str, tuple[int, ...]]) -> str:
+  return ', '.join(f'{name} {shape}' for name, shape in shapes.items())

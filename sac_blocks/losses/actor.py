@@ -1,0 +1,85 @@
+"""Losses of the actor."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from sac_blocks.distributions.tanh_gaussian import TanhGaussian
+from sac_blocks.losses.values import soft_value
+from sac_blocks.types import Array, PRNGKey
+
+
+class ActorSample(NamedTuple):
+  """The action that an actor loss was computed from.
+
+  Attributes:
+    action: `[..., D]`, in [-1, 1].
+    log_prob: `[...]`, its log-probability, in nats.
+  """
+
+  action: Array
+  log_prob: Array
+
+
+def soft_policy_loss(log_prob: Array, q: Array, alpha: Array | float) -> Array:
+  r"""Computes the loss of a reparameterised policy from one sampled action.
+
+  $$L = \alpha \log\pi(a) - \min_i q_i(a)$$
+
+  Args:
+    log_prob: `[...]`, the log-probability of the action, in nats.
+    q: `[N, ...]`, values of the action under N critics.
+    alpha: the temperature, a scalar or `[...]`.
+
+  Returns:
+    `[...]`, one loss per example. It differentiates through both `log_prob` and `q`: the policy gradient
+    reaches the actor through the action that `q` was computed at.
+
+  Raises:
+    ValueError: the shapes don't fit.
+
+  >>> import jax.numpy as jnp
+  >>> soft_policy_loss(jnp.array(-2.0), jnp.array([5.0, 4.0]), 0.1)
+  Array(-4.2, dtype=float32)
+
+  Reference: Haarnoja et al. 2018, eq. 7, arXiv 1812.05905.
+  """
+  return -soft_value(q, log_prob, alpha)
+
+
+def tanh_gaussian_actor_loss(
+  loc: Array,
+  scale: Array,
+  critic: Callable[[Array], Array],
+  alpha: Array | float,
+  key: PRNGKey,
+) -> tuple[Array, ActorSample]:
+  r"""Computes the actor loss of a tanh-Gaussian policy at one reparameterised action.
+
+  $$L = \alpha \log\pi(a) - \min_i q_i(a), \quad a = \tanh(\mu + \sigma \epsilon),
+      \ \epsilon \sim \mathcal{N}(0, I)$$
+
+  Args:
+    loc: `[..., D]`, means before the tanh.
+    scale: `[..., D]`, positive standard deviations before the tanh.
+    critic: maps an action `[..., D]` to values `[N, ...]`; the gradient flows through it to the action.
+    alpha: the temperature, a scalar or `[...]`.
+    key: consumed.
+
+  Returns:
+    The loss `[...]` and the sampled action with its log-probability, for the temperature loss to reuse.
+
+  Raises:
+    ValueError: the shapes don't fit.
+
+  >>> import jax, jax.numpy as jnp
+  >>> loss, sample = tanh_gaussian_actor_loss(
+  ...     jnp.zeros((4, 2)), jnp.ones((4, 2)), lambda a: jnp.zeros((2, 4)), 0.1, jax.random.key(0))
+  >>> loss.shape, sample.action.shape, sample.log_prob.shape
+  ((4,), (4, 2), (4,))
+
+  Reference: Haarnoja et al. 2018, eq. 7 and appendix C, arXiv 1812.05905.
+  """
+  sample = ActorSample(*TanhGaussian(loc, scale).sample_and_log_prob(seed=key))
+  return soft_policy_loss(sample.log_prob, critic(sample.action), alpha), sample

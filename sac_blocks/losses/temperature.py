@@ -1,0 +1,82 @@
+"""The temperature loss and default target entropies."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import jax
+import jax.numpy as jnp
+
+from sac_blocks import checks
+from sac_blocks.types import Array
+
+
+def temperature_loss(
+  log_alpha: Array,
+  entropy: Array,
+  target_entropy: Array | float,
+  *,
+  parameterization: Literal['alpha', 'log_alpha'] = 'alpha',
+) -> Array:
+  r"""Computes the loss whose descent raises the temperature while the entropy is below its target.
+
+  $$L = \exp(\log\alpha)\, \mathrm{sg}(H - \bar H)
+      \quad\text{or}\quad L = \log\alpha\ \mathrm{sg}(H - \bar H)$$
+
+  The two agree in the sign of the gradient and at $\alpha = 1$; the first, the paper's and Acme's, scales the
+  gradient by $\alpha$, the second, of Stable-Baselines3 and the paper's own code, doesn't.
+
+  Args:
+    log_alpha: scalar or `[...]`, the learned logarithm of the temperature.
+    entropy: `[...]`, entropies in nats: `-log_prob` of a sampled action, or exact for discrete actions.
+    target_entropy: scalar or `[...]`, in nats.
+    parameterization: `'alpha'` for the first form, `'log_alpha'` for the second.
+
+  Returns:
+    `[...]`, one loss per example; it differentiates with respect to `log_alpha` only.
+
+  Raises:
+    ValueError: the shapes don't fit or the parameterization is unknown.
+
+  >>> jax.grad(temperature_loss)(0.0, jnp.array(-1.5), -1.0)
+  Array(-0.5, dtype=float32, weak_type=True)
+
+  Reference: Haarnoja et al. 2018, eq. 18, arXiv 1812.05905.
+  """
+  log_alpha, entropy, target_entropy = checks.as_floats(
+    log_alpha=log_alpha, entropy=entropy, target_entropy=target_entropy
+  )
+  checks.scalar_or_shape('log_alpha', log_alpha, entropy.shape)
+  checks.scalar_or_shape('target_entropy', target_entropy, entropy.shape)
+  if parameterization == 'alpha':
+    multiplier = jnp.exp(log_alpha)
+  elif parameterization == 'log_alpha':
+    multiplier = log_alpha
+  else:
+    raise ValueError(f"parameterization must be 'alpha' or 'log_alpha', got {parameterization!r}.")
+  return multiplier * jax.lax.stop_gradient(entropy - target_entropy)
+
+
+def continuous_target_entropy(num_dimensions: int, scale: float = 1.0) -> float:
+  r"""Returns the usual target entropy of a continuous policy.
+
+  $$\bar H = -\text{scale} \cdot D$$
+
+  Args:
+    num_dimensions: D, the number of action dimensions, at least 1.
+    scale: nats below zero for each dimension.
+
+  Returns:
+    The target entropy in nats, for actions in the canonical box [-1, 1].
+
+  Raises:
+    ValueError: D is below 1.
+
+  >>> continuous_target_entropy(6)
+  -6.0
+
+  Reference: Haarnoja et al. 2018, table 1 (appendix D), arXiv 1812.05905.
+  """
+  if num_dimensions < 1:
+    raise ValueError(f'num_dimensions must be at least 1, got {num_dimensions}.')
+  return -float(scale * num_dimensions)

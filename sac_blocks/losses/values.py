@@ -1,0 +1,115 @@
+"""Soft values and bootstrapped targets."""
+
+from __future__ import annotations
+
+import functools
+
+import jax
+import jax.numpy as jnp
+
+from sac_blocks import checks
+from sac_blocks.types import Array
+
+
+def soft_value(q: Array, log_prob: Array, alpha: Array | float) -> Array:
+  r"""Estimates the soft state value from one sampled action.
+
+  $$V = \min_i q_i - \alpha \log\pi(a)$$
+
+  Args:
+    q: `[N, ...]`, values of the sampled action under N critics.
+    log_prob: `[...]`, its log-probability, in nats.
+    alpha: the temperature, a scalar or `[...]`, in units of reward per nat.
+
+  Returns:
+    `[...]`, the soft value; gradients flow to every argument.
+
+  Raises:
+    ValueError: the shapes don't fit.
+
+  >>> soft_value(jnp.array([5.0, 4.0]), jnp.array(-2.0), 0.1)
+  Array(4.2, dtype=float32)
+
+  Reference: Haarnoja et al. 2018, eq. 3, arXiv 1812.05905; minimum over critics: Fujimoto et al. 2018,
+  arXiv 1802.09477.
+  """
+  q, log_prob, alpha = checks.as_floats(q=q, log_prob=log_prob, alpha=alpha)
+  checks.ensemble_shape('q', q, log_prob=log_prob)
+  checks.scalar_or_shape('alpha', alpha, log_prob.shape)
+  return jnp.min(q, axis=0) - alpha * log_prob
+
+
+def soft_q_target(
+  r_t: Array, discount_t: Array, q_t: Array, log_prob_t: Array, alpha: Array | float
+) -> Array:
+  r"""Computes the target of the critics, stopped.
+
+  $$y = r_t + \gamma_t \left(\min_i q_i(s_t, a) - \alpha \log\pi(a \mid s_t)\right), \quad a \sim \pi(s_t)$$
+
+  Args:
+    r_t: `[...]`, rewards.
+    discount_t: `[...]`, final bootstrap factors: gamma included, 0 only at true termination.
+    q_t: `[N, ...]`, values of an action sampled at the next state, under the N target critics.
+    log_prob_t: `[...]`, the log-probability of that action, in nats.
+    alpha: the temperature, a scalar or `[...]`; 0 leaves the entropy out of the target.
+
+  Returns:
+    `[...]`, the targets; no gradient flows through them.
+
+  Raises:
+    ValueError: the shapes don't fit.
+
+  >>> soft_q_target(jnp.array(1.0), jnp.array(0.99), jnp.array([5.0, 4.0]), jnp.array(-2.0), 0.1)
+  Array(5.158, dtype=float32)
+
+  Reference: Haarnoja et al. 2018, eqs. 2, 3 and 6, arXiv 1812.05905.
+  """
+  r_t, discount_t, q_t, log_prob_t, alpha = checks.as_floats(
+    r_t=r_t, discount_t=discount_t, q_t=q_t, log_prob_t=log_prob_t, alpha=alpha
+  )
+  checks.same_shape(r_t=r_t, discount_t=discount_t, log_prob_t=log_prob_t)
+  return jax.lax.stop_gradient(r_t + discount_t * soft_value(q_t, log_prob_t, alpha))
+
+
+def n_step_soft_q_target(r_t: Array, discount_t: Array, v_t: Array, n: int) -> Array:
+  r"""Computes n-step bootstrapped targets over soft values along a trajectory, stopped.
+
+  $$y_t = \sum_{k=0}^{n-1} \Big(\prod_{j<k} \gamma_{t+j}\Big) r_{t+k}
+      + \Big(\prod_{j<n} \gamma_{t+j}\Big) V_{t+n-1}$$
+
+  Near the end of the trajectory the windows shorten and bootstrap from the last value. For the entropies
+  of the steps in between to count, add $\alpha$ times them to `r_t`, as soft returns do.
+
+  Args:
+    r_t: `[T, ...]`, rewards.
+    discount_t: `[T, ...]`, discounts of the single steps, gamma included, 0 at termination.
+    v_t: `[T, ...]`, soft values of the states arrived at, so `v_t[k]` belongs to the state after `r_t[k]`.
+    n: the number of steps, at least 1.
+
+  Returns:
+    `[T, ...]`, the targets of the states that the steps left; no gradient flows through them.
+
+  Raises:
+    ValueError: the shapes differ, lack the time axis, or `n` is below 1.
+
+  >>> r, g, v = jnp.array([1.0, 2.0, 3.0]), jnp.full(3, 0.5), jnp.full(3, 10.0)
+  >>> n_step_soft_q_target(r, g, v, n=3)
+  Array([4., 6., 8.], dtype=float32)
+
+  Reference: Sutton and Barto 2018, eq. 7.1; `rlax.n_step_bootstrapped_returns`, which does the sum.
+  """
+  r_t, discount_t, v_t = checks.as_floats(r_t=r_t, discount_t=discount_t, v_t=v_t)
+  checks.same_shape(r_t=r_t, discount_t=discount_t, v_t=v_t)
+  if r_t.ndim < 1:
+    raise ValueError('r_t, discount_t and v_t must lead with a time axis [T, ...], got scalars.')
+  if n < 1:
+    raise ValueError(f'n must be at least 1, got {n}.')
+  # Imported here since rlax brings distrax and with it, where installed, TensorFlow: seconds of start-up
+  # that users of the other primitives shouldn't pay.
+  import rlax
+
+  # rlax takes one trajectory; a loop over the trailing axes is a vmap each.
+  returns = functools.partial(rlax.n_step_bootstrapped_returns, n=n, stop_target_gradients=True)
+  for _ in range(r_t.ndim - 1):
+    returns = jax.vmap(returns, in_axes=-1, out_axes=-1)
+  return returns(r_t, discount_t, v_t)

@@ -1,0 +1,108 @@
+"""The objectives of Soft Actor-Critic with reparameterised policies."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Literal
+
+import jax.numpy as jnp
+import optax
+
+from sac_blocks import checks
+from sac_blocks.losses.actor import soft_policy_loss
+from sac_blocks.losses.critic import soft_td_error, twin_critic_loss
+from sac_blocks.losses.temperature import temperature_loss
+from sac_blocks.losses.values import soft_q_target
+from sac_blocks.types import (
+  ActorCritic,
+  Array,
+  Components,
+  Info,
+  Objective,
+  PRNGKey,
+  Transition,
+)
+
+
+def critic_objective(
+  networks: ActorCritic,
+  *,
+  entropy_backup: bool = True,
+  pointwise_loss: Callable[[Array, Array], Array] = optax.l2_loss,
+) -> Objective:
+  """Binds the critic loss to networks.
+
+  Args:
+    networks: actor and critics.
+    entropy_backup: whether the target counts the entropy of the next action.
+    pointwise_loss: as in `twin_critic_loss`.
+
+  Returns:
+    The mean over examples of `twin_critic_loss` towards `soft_q_target`, weighted by `batch.weights` if
+    given. It reads the components `actor`, `critic`, `target_critic` and `log_alpha`, and reports `td_error`
+    `[N, B]` and the scalar `q_mean`.
+  """
+
+  def loss(params: Components, batch: Transition, key: PRNGKey, info: Info) -> tuple[Array, dict[str, Array]]:
+    del info
+    policy = networks.actor.apply(params['actor'], batch.obs_t)
+    a_t, log_prob_t = policy.sample_and_log_prob(seed=key)
+    q_t = networks.critic.apply(params['target_critic'], batch.obs_t, a_t)
+    alpha = jnp.exp(params['log_alpha']) if entropy_backup else 0.0
+    target = soft_q_target(batch.r_t, batch.discount_t, q_t, log_prob_t, alpha)
+    q_tm1 = networks.critic.apply(params['critic'], batch.obs_tm1, batch.a_tm1)
+    losses = twin_critic_loss(q_tm1, target, pointwise_loss=pointwise_loss)
+    if batch.weights is not None:
+      checks.same_shape(weights=batch.weights, r_t=batch.r_t)
+      losses = batch.weights * losses
+    return jnp.mean(losses), {'td_error': soft_td_error(q_tm1, target), 'q_mean': jnp.mean(q_tm1)}
+
+  return Objective(loss, metrics=('q_mean',))
+
+
+def actor_objective(networks: ActorCritic) -> Objective:
+  """Binds the actor loss to networks.
+
+  Args:
+    networks: actor and critics; the actor's distribution must sample reparameterised actions.
+
+  Returns:
+    The mean over examples of `soft_policy_loss`. It reads the components `actor`, `critic` and `log_alpha`,
+    and reports `entropy` `[B]`, the estimate `-log_prob` per example, and its mean `policy_entropy`, in nats.
+  """
+
+  def loss(params: Components, batch: Transition, key: PRNGKey, info: Info) -> tuple[Array, dict[str, Array]]:
+    del info
+    policy = networks.actor.apply(params['actor'], batch.obs_tm1)
+    action, log_prob = policy.sample_and_log_prob(seed=key)
+    q = networks.critic.apply(params['critic'], batch.obs_tm1, action)
+    losses = soft_policy_loss(log_prob, q, jnp.exp(params['log_alpha']))
+    return jnp.mean(losses), {'entropy': -log_prob, 'policy_entropy': -jnp.mean(log_prob)}
+
+  return Objective(loss, metrics=('policy_entropy',))
+
+
+def temperature_objective(
+  target_entropy: Array | float,
+  *,
+  parameterization: Literal['alpha', 'log_alpha'] = 'alpha',
+) -> Objective:
+  """Binds the temperature loss to a target entropy.
+
+  Args:
+    target_entropy: in nats.
+    parameterization: as in `temperature_loss`.
+
+  Returns:
+    The mean over examples of `temperature_loss`. It reads the component `log_alpha` and the `entropy` that
+    the actor's block has put into `info`, so that the actor doesn't run again; it reports `alpha`, as it
+    was before the step.
+  """
+
+  def loss(params: Components, batch: Transition, key: PRNGKey, info: Info) -> tuple[Array, dict[str, Array]]:
+    del batch, key
+    entropy = checks.computed(info, 'entropy', 'temperature_objective')
+    losses = temperature_loss(params['log_alpha'], entropy, target_entropy, parameterization=parameterization)
+    return jnp.mean(losses), {'alpha': jnp.exp(params['log_alpha'])}
+
+  return Objective(loss, metrics=('alpha',))

@@ -1,0 +1,101 @@
+"""From networks and a block to a whole algorithm."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from sac_blocks import blocks, checks
+from sac_blocks.types import (
+  ActorCritic,
+  Algorithm,
+  Array,
+  Components,
+  Distribution,
+  PRNGKey,
+  PyTree,
+  TrainingState,
+)
+
+
+def algorithm(
+  networks: ActorCritic,
+  block: blocks.Block,
+  *,
+  initial_alpha: Array | float = 1.0,
+  normalize_observations: bool = False,
+  updates_per_call: int = 1,
+  axis_name: str | None = None,
+) -> Algorithm:
+  """Makes an algorithm of one update's block, with the initial params and policies of an actor-critic.
+
+  Args:
+    networks: actor and critics.
+    block: one update of the components `actor`, `critic`, `target_critic` and `log_alpha`, on a batch that
+      is a `Transition`; usually a `chain`.
+    initial_alpha: the temperature at the start, positive, in units of reward per nat.
+    normalize_observations: whether networks see observations normalised by running statistics of the
+      batches, a further component `observation_statistics`; needs `networks.observation_spec`.
+    updates_per_call: updates made by one call of `update`, as a compiled loop over a batch of that many
+      minibatches, `[updates_per_call B, ...]`.
+    axis_name: the mapped axis of a data-parallel update: statistics and metrics are averaged over it, and
+      every device draws its own noise while the state, its key included, stays equal on all. The
+      gradients are the block's to average, by `pmean_gradients`.
+
+  Returns:
+    The algorithm as pure functions.
+
+  Raises:
+    ValueError: an option is out of range.
+  """
+  checks.in_range('initial_alpha', initial_alpha, 0.0, open_low=True)
+  if normalize_observations:
+    if networks.observation_spec is None:
+      raise ValueError('normalize_observations needs networks.observation_spec, got None.')
+    block = blocks.chain(
+      blocks.observation_statistics(axis_name=axis_name),
+      blocks.map_batch(blocks.normalize_transition, block),
+    )
+  if updates_per_call != 1:
+    block = blocks.repeat(updates_per_call, block)
+  if axis_name is not None:
+    block = blocks.pmean_metrics(axis_name, block)
+
+  def init(key: PRNGKey) -> TrainingState:
+    actor_key, critic_key, key = jax.random.split(key, 3)
+    critic_params = networks.critic.init(critic_key)
+    params = {
+      'actor': networks.actor.init(actor_key),
+      'critic': critic_params,
+      # Copied, since a buffer that stands in the state twice could not be donated.
+      'target_critic': jax.tree.map(lambda x: jnp.array(x, copy=True), critic_params),
+      'log_alpha': jnp.log(jnp.asarray(initial_alpha, jnp.float32)),
+    }
+    if normalize_observations:
+      params['observation_statistics'] = blocks.init_statistics(networks.observation_spec)
+    return TrainingState(params, block.init(params), key)
+
+  def update(state: TrainingState, batch: Any) -> tuple[TrainingState, Mapping[str, Array]]:
+    key, update_key = jax.random.split(state.key)
+    if axis_name is not None:
+      update_key = jax.random.fold_in(update_key, jax.lax.axis_index(axis_name))
+    params, block_state, info = block.update(state.params, state.blocks, batch, update_key, {})
+    return TrainingState(params, block_state, key), blocks.scalars(info)
+
+  def distribution(params: Components, obs: PyTree) -> Distribution:
+    if normalize_observations:
+      obs = blocks.normalize(params['observation_statistics'], obs)
+    return networks.actor.apply(params['actor'], obs)
+
+  def policy(params: Components, obs: PyTree, key: PRNGKey) -> Array:
+    return distribution(params, obs).sample_and_log_prob(seed=key)[0]
+
+  def evaluation_policy(params: Components, obs: PyTree, key: PRNGKey) -> Array:
+    del key
+    return distribution(params, obs).mode()
+
+  components = ('actor', 'observation_statistics') if normalize_observations else ('actor',)
+  return Algorithm(init, update, policy, evaluation_policy, components)
