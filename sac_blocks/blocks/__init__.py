@@ -2,7 +2,7 @@
 
 from sac_blocks.blocks.base import Block, scalars
 from sac_blocks.blocks.combinators import chain, every, map_batch, repeat
-from sac_blocks.blocks.gradients import gradient_step, pmean_gradients, pmean_metrics
+from sac_blocks.blocks.gradients import gradient_step, pmean_gradients
 from sac_blocks.blocks.statistics import (
   RunningStatistics,
   init_statistics,
@@ -26,7 +26,6 @@ __all__ = [
   'normalize_transition',
   'observation_statistics',
   'pmean_gradients',
-  'pmean_metrics',
   'polyak_step',
   'repeat',
   'scalars',

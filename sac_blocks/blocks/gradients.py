@@ -8,12 +8,16 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from sac_blocks.blocks.base import Block
+from sac_blocks.blocks.base import Block, scalars
 from sac_blocks.types import Array, Components, Info, LossFn, Objective, PRNGKey, PyTree
 
 
 def gradient_step(
-  component: str, objective: Objective | LossFn, optimizer: optax.GradientTransformation
+  component: str,
+  objective: Objective | LossFn,
+  optimizer: optax.GradientTransformation,
+  *,
+  axis_name: str | None = None,
 ) -> Block:
   """Descends an objective in one component; the others are held constant.
 
@@ -22,6 +26,8 @@ def gradient_step(
     objective: `objective(params, batch, key, info) -> (scalar, aux)`, or an `Objective`, which also names
       the scalars in aux.
     optimizer: any optax transform; it is given the component's params, so weight decay works.
+    axis_name: the mapped axis of a data-parallel update: gradients, before the optimiser sees them, and
+      the reported scalars are averaged over its devices; per-example entries stay with their device.
 
   Returns:
     A block that adds to `info` the scalar `{component}_loss` and what is in aux.
@@ -38,6 +44,8 @@ def gradient_step(
   (Array(1., dtype=float32), Array(1., dtype=float32))
   """
   objective = objective if isinstance(objective, Objective) else Objective(objective)
+  if axis_name is not None:
+    optimizer = optax.chain(pmean_gradients(axis_name), optimizer)
 
   def select(params: Components) -> PyTree:
     if component not in params:
@@ -56,7 +64,10 @@ def gradient_step(
     (loss, aux), gradients = jax.value_and_grad(loss_fn, has_aux=True)(select(params))
     updates, state = optimizer.update(gradients, state, params[component])
     params = {**params, component: optax.apply_updates(params[component], updates)}
-    return params, state, {**info, **jax.tree.map(jnp.asarray, aux), f'{component}_loss': loss}
+    added = {**jax.tree.map(jnp.asarray, aux), f'{component}_loss': loss}
+    if axis_name is not None:
+      added.update(jax.lax.pmean(scalars(added), axis_name))
+    return params, state, {**info, **added}
 
   return Block(init, update, (f'{component}_loss', *objective.metrics))
 
@@ -65,7 +76,8 @@ def pmean_gradients(axis_name: str) -> optax.GradientTransformation:
   """Averages gradients over the devices of a mapped axis.
 
   Put before the optimiser, `optax.chain(pmean_gradients('devices'), optax.adam(3e-4))`, it makes every
-  device take the step of the whole batch. Clipping by the global norm belongs behind it.
+  device take the step of the whole batch. Clipping by the global norm belongs behind it. `gradient_step`
+  puts it there itself where it is told the axis.
 
   Args:
     axis_name: the name of the axis in the surrounding `pmap`, `vmap` or `shard_map`.
@@ -84,24 +96,3 @@ def pmean_gradients(axis_name: str) -> optax.GradientTransformation:
     return jax.lax.pmean(updates, axis_name)
 
   return optax.stateless(update)
-
-
-def pmean_metrics(axis_name: str, block: Block) -> Block:
-  """Averages the metrics of a block over the devices of a mapped axis.
-
-  Args:
-    axis_name: the name of the axis in the surrounding `pmap`, `vmap` or `shard_map`.
-    block: whose scalars in `info` to average; per-example entries stay with their device.
-
-  Returns:
-    The block with its metrics averaged.
-  """
-
-  def update(
-    params: Components, state: PyTree, batch: Any, key: PRNGKey, info: Info
-  ) -> tuple[Components, PyTree, Info]:
-    params, state, info = block.update(params, state, batch, key, info)
-    own = {name: jnp.asarray(info[name]) for name in block.metrics}
-    return params, state, {**info, **jax.lax.pmean(own, axis_name)}
-
-  return Block(block.init, update, block.metrics)

@@ -41,9 +41,9 @@ def algorithm(
       batches, a further component `observation_statistics`; needs `networks.observation_spec`.
     updates_per_call: updates made by one call of `update`, as a compiled loop over a batch of that many
       minibatches, `[updates_per_call B, ...]`.
-    axis_name: the mapped axis of a data-parallel update: statistics and metrics are averaged over it, and
-      every device draws its own noise while the state, its key included, stays equal on all. The
-      gradients are the block's to average, by `pmean_gradients`.
+    axis_name: the mapped axis of a data-parallel update: statistics are merged over it, and every device
+      draws its own noise while the state, its key included, stays equal on all. Gradients and metrics are
+      the block's to average, `gradient_step(..., axis_name=axis_name)`.
 
   Returns:
     The algorithm as pure functions.
@@ -61,8 +61,6 @@ def algorithm(
     )
   if updates_per_call != 1:
     block = blocks.repeat(updates_per_call, block)
-  if axis_name is not None:
-    block = blocks.pmean_metrics(axis_name, block)
 
   def init(key: PRNGKey) -> TrainingState:
     actor_key, critic_key, key = jax.random.split(key, 3)

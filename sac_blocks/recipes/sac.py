@@ -9,17 +9,17 @@ import optax
 
 from sac_blocks import checks
 from sac_blocks.blocks import (
+  Block,
   chain,
   every,
   gradient_step,
   map_component,
-  pmean_gradients,
   polyak_step,
 )
 from sac_blocks.losses.temperature import continuous_target_entropy
 from sac_blocks.objectives import actor_objective, critic_objective, temperature_objective
 from sac_blocks.recipes.algorithm import algorithm
-from sac_blocks.types import ActorCritic, Algorithm, Array
+from sac_blocks.types import ActorCritic, Algorithm, Array, Objective
 
 
 def sac(
@@ -76,15 +76,15 @@ def sac(
   if target_entropy is None:
     target_entropy = continuous_target_entropy(networks.action_size)
 
-  def optimizer(given: optax.GradientTransformation | None) -> optax.GradientTransformation:
-    given = optax.adam(3e-4) if given is None else given
-    return given if axis_name is None else optax.chain(pmean_gradients(axis_name), given)
+  def step(component: str, objective: Objective, optimizer: optax.GradientTransformation | None) -> Block:
+    optimizer = optax.adam(3e-4) if optimizer is None else optimizer
+    return gradient_step(component, objective, optimizer, axis_name=axis_name)
 
   critic = critic_objective(networks, entropy_backup=entropy_backup, pointwise_loss=pointwise_loss)
-  actor_step = gradient_step('actor', actor_objective(networks), optimizer(actor_optimizer))
+  actor_step = step('actor', actor_objective(networks), actor_optimizer)
   if learn_temperature:
     temperature = temperature_objective(target_entropy)
-    actor_step = chain(actor_step, gradient_step('log_alpha', temperature, optimizer(temperature_optimizer)))
+    actor_step = chain(actor_step, step('log_alpha', temperature, temperature_optimizer))
   if log_alpha_bounds is not None:
     low, high = log_alpha_bounds
     if not low <= high:
@@ -98,7 +98,7 @@ def sac(
   return algorithm(
     networks,
     chain(
-      gradient_step('critic', critic, optimizer(critic_optimizer)),
+      step('critic', critic, critic_optimizer),
       actor_step,
       polyak_step('critic', 'target_critic', tau),
     ),

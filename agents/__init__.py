@@ -1,0 +1,1 @@
+"""Whole agents: Acme learners, actors and builders, experiments and the command `sac-train`."""

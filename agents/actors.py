@@ -1,0 +1,86 @@
+"""From an algorithm's policy to an Acme actor."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+
+from agents import acme_compat  # noqa: F401  (mends Acme before acme.jax is imported)
+from agents.learner import BlocksLearner
+
+from acme import adders, core  # isort: skip
+from acme.agents.jax import actor_core, actors  # isort: skip
+from acme.jax import variable_utils  # isort: skip
+
+from sac_blocks import Algorithm
+
+
+def make_actor_core(algorithm: Algorithm, *, evaluation: bool) -> actor_core.ActorCore:
+  """Wraps a policy as the pure functions of an Acme actor.
+
+  Args:
+    algorithm: whose policy to take.
+    evaluation: whether to take the greedy one.
+
+  Returns:
+    An actor core whose state is a random key and which leaves no extras.
+  """
+  policy = algorithm.evaluation_policy if evaluation else algorithm.policy
+
+  def init(key: jax.Array) -> jax.Array:
+    return key
+
+  def select_action(params: Any, observation: Any, key: jax.Array) -> tuple[jax.Array, jax.Array]:
+    key, action_key = jax.random.split(key)
+    return policy(params, observation, action_key), key
+
+  def get_extras(key: jax.Array) -> tuple[()]:
+    del key
+    return ()
+
+  return actor_core.ActorCore(init=init, select_action=select_action, get_extras=get_extras)
+
+
+class _LocalVariables:
+  """A variable client for a learner in the same process, which has nothing to transfer or wait for."""
+
+  def __init__(self, learner: BlocksLearner):
+    self._learner = learner
+    self.update()
+
+  def update(self, wait: bool = False) -> None:
+    """Takes the learner's newest finished params."""
+    del wait
+    (self.params,) = self._learner.get_variables(['policy'])
+
+  update_and_wait = update
+
+
+def make_actor(
+  core_functions: actor_core.ActorCore,
+  random_key: jax.Array,
+  variable_source: core.VariableSource,
+  adder: adders.Adder | None = None,
+  *,
+  update_period: int = 1,
+) -> core.Actor:
+  """Makes an actor that follows the params of a learner.
+
+  Args:
+    core_functions: of `make_actor_core`.
+    random_key: for the actions.
+    variable_source: the learner, or its remote handle.
+    adder: what writes experience to replay; None for an actor that only evaluates.
+    update_period: calls of `update` between fetches from a remote source.
+
+  Returns:
+    The actor.
+  """
+  if isinstance(variable_source, BlocksLearner):
+    client: Any = _LocalVariables(variable_source)
+  else:
+    client = variable_utils.VariableClient(
+      variable_source, 'policy', update_period=update_period, device='cpu'
+    )
+  return actors.GenericActor(core_functions, random_key, client, adder, backend='cpu')

@@ -1,0 +1,168 @@
+"""One Acme learner for every algorithm."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from agents import acme_compat
+
+import acme  # isort: skip
+from acme.utils import counting, loggers  # isort: skip
+
+from sac_blocks import Algorithm, TrainingState
+
+
+class LearnerState(NamedTuple):
+  """What a learner saves: all that its next updates depend on.
+
+  Attributes:
+    training_state: params, targets, optimiser states, statistics and the random key, as NumPy arrays.
+    counter: the learner's own counts.
+  """
+
+  training_state: TrainingState
+  counter: Mapping[str, Any]
+
+
+class BlocksLearner(acme.Learner):
+  """Runs an `Algorithm` on batches from an iterator.
+
+  The update is one compiled program whose state is donated, so it is updated in place. It is dispatched
+  and not waited for: while the device works, the caller acts, inserts and reads. At most one update is
+  under way; the next `step` first waits for it.
+
+  Args:
+    algorithm: what to run; updates per step are its own affair (`updates_per_call`).
+    random_key: for the initial params and all noise.
+    iterator: yields samples; `step` takes exactly one.
+    to_batch: turns a sample into the algorithm's batch; it is compiled into the update.
+    counter: counts `steps` (calls of `step`) and `walltime` in seconds.
+    logger: is given the metrics of every step, as device arrays that are ready to be read.
+  """
+
+  def __init__(
+    self,
+    algorithm: Algorithm,
+    random_key: jax.Array,
+    iterator: Iterator[Any],
+    *,
+    to_batch: Callable[[Any], Any] = lambda sample: sample,
+    counter: counting.Counter | None = None,
+    logger: loggers.Logger | None = None,
+  ):
+    if jnp.issubdtype(random_key.dtype, jax.dtypes.prng_key):
+      random_key = jax.random.key_data(random_key)
+    self._policy_components = algorithm.policy_components
+    self._iterator = iterator
+    self._counter = counter or acme_compat.Counter(prefix='learner')
+    self._logger = logger or loggers.NoOpLogger()
+    # Guards the state against being saved, by another thread, while an update consumes it.
+    self._lock = threading.Lock()
+
+    def update(
+      state: TrainingState, sample: Any
+    ) -> tuple[TrainingState, Mapping[str, jax.Array], dict[str, Any]]:
+      state, metrics = algorithm.update(state, to_batch(sample))
+      return state, metrics, self._policy_variables(state)
+
+    self._update = jax.jit(update, donate_argnums=0)
+    self._state = jax.jit(algorithm.init)(random_key)
+    self._variables = self._policy_variables(self._state)
+    self._finished_variables = self._variables
+    self._metrics: Mapping[str, jax.Array] | None = None
+    self._counts: Mapping[str, float] = {}
+    self._last_step_time: float | None = None
+
+  def _policy_variables(self, state: TrainingState) -> dict[str, Any]:
+    """Copies what actors need, since they may hold it long after the state was donated."""
+    return {
+      name: jax.tree.map(lambda x: jnp.array(x, copy=True), state.params[name])
+      for name in self._policy_components
+    }
+
+  def step(self) -> None:
+    """Takes one sample from the iterator and starts one update on it."""
+    sample = next(self._iterator)
+    self._finish_update()
+    with self._lock:
+      self._state, self._metrics, self._variables = self._update(self._state, sample)
+    now = time.time()
+    # Time spent waiting for the first data is nobody's learning time.
+    elapsed = 0.0 if self._last_step_time is None else now - self._last_step_time
+    self._last_step_time = now
+    self._counts = self._counter.increment(steps=1, walltime=elapsed)
+
+  def _finish_update(self) -> None:
+    """Waits for the update under way and logs it; its metrics are ready then, so reading them is free."""
+    if self._metrics is None:
+      return
+    self._finished_variables = jax.block_until_ready(self._variables)
+    self._logger.write({**self._metrics, **self._counts})
+    self._metrics = None
+
+  def get_variables(self, names: Sequence[str]) -> list[dict[str, Any]]:
+    """Returns the params that policies read, of the last update that has finished.
+
+    Args:
+      names: `'policy'`, once for each result wanted.
+
+    Returns:
+      For each name a dict of the algorithm's policy components.
+
+    Raises:
+      KeyError: another name is asked for.
+    """
+    if unknown := set(names) - {'policy'}:
+      raise KeyError(f"The learner serves the variables 'policy', got {sorted(unknown)}.")
+    variables = self._variables
+    if all(leaf.is_ready() for leaf in jax.tree.leaves(variables)):
+      self._finished_variables = variables
+    return [self._finished_variables for _ in names]
+
+  def save(self) -> LearnerState:
+    """Returns a copy of everything that the next updates depend on."""
+    with self._lock:
+      # Copied, since a view of the device's memory would change under the reader's hands.
+      training_state = jax.tree.map(lambda x: np.array(x, copy=True), self._state)
+    return LearnerState(training_state, self._counter.save())
+
+  def restore(self, state: LearnerState) -> None:
+    """Continues from a saved state.
+
+    Args:
+      state: what `save` has returned, of a learner with the same algorithm and networks.
+
+    Raises:
+      ValueError: its structure or shapes are those of another algorithm or other networks.
+    """
+    with self._lock:
+      self._state = _matching(state.training_state, self._state)
+      self._variables = self._policy_variables(self._state)
+      self._finished_variables = self._variables
+      self._metrics = None
+    self._counter.restore(state.counter)
+
+
+def _matching(saved: TrainingState, current: TrainingState) -> TrainingState:
+  saved_leaves, saved_structure = jax.tree_util.tree_flatten(saved)
+  leaves, structure = jax.tree_util.tree_flatten_with_path(current)
+  if saved_structure != structure:
+    raise ValueError(
+      'The saved state is of another algorithm or other options: '
+      f'got the structure {saved_structure}, expected {structure}.'
+    )
+  for saved_leaf, (path, leaf) in zip(saved_leaves, leaves, strict=True):
+    if (saved_leaf.shape, saved_leaf.dtype) != (leaf.shape, leaf.dtype):
+      raise ValueError(
+        f'The saved state is of other networks: {jax.tree_util.keystr(path)} has shape '
+        f'{saved_leaf.shape} and dtype {saved_leaf.dtype}, expected {leaf.shape} and {leaf.dtype}.'
+      )
+  # Copied, since the state will be donated and JAX may otherwise share the memory of a NumPy array.
+  return jax.tree.map(lambda x: jnp.array(x, copy=True), saved)

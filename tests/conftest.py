@@ -1,0 +1,42 @@
+"""Shared set-up: the environment that jax, TensorFlow and matplotlib read when first imported."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+if 'jax' in sys.modules:
+  raise RuntimeError(
+    'jax was imported before tests/conftest.py, so it has one CPU device where the data-parallel '
+    'tests need two: import it inside the tests, not in a pytest plugin.'
+  )
+
+_HOST_DEVICES = '--xla_force_host_platform_device_count'
+if _HOST_DEVICES not in os.environ.get('XLA_FLAGS', ''):
+  os.environ['XLA_FLAGS'] = f'{os.environ.get("XLA_FLAGS", "")} {_HOST_DEVICES}=2'.strip()
+os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '3')
+os.environ.setdefault('MPLBACKEND', 'Agg')
+
+import hypothesis  # noqa: E402
+import jax  # noqa: E402
+import pytest  # noqa: E402
+
+# The same examples in every run, so that a failure is a change of the code. No deadline, since the
+# first example of each shape compiles.
+hypothesis.settings.register_profile(
+  'sac_blocks', deadline=None, derandomize=True, database=None, max_examples=25
+)
+hypothesis.settings.load_profile('sac_blocks')
+
+# The trees of pure array functions. Networks and agents call libraries that promote ranks.
+_STRICT_RANK_TREES = frozenset({'losses', 'distributions'})
+
+
+@pytest.fixture(autouse=True)
+def strict_ranks(request: pytest.FixtureRequest):
+  """Makes jax refuse [B] with [N, B] in the pure functions' tests, unless aligned on purpose."""
+  if request.path.parent.name in _STRICT_RANK_TREES:
+    with jax.numpy_rank_promotion('raise'):
+      yield
+  else:
+    yield
