@@ -51,5 +51,12 @@ class Block(NamedTuple):
 
 
 def scalars(info: Info) -> dict[str, Array]:
-  """Returns the entries of `info` that are single numbers, which are all that leaves an update."""
+  """Picks the single numbers out of `info`, which are all that leaves an update.
+
+  Args:
+    info: of a whole update or of one block.
+
+  Returns:
+    Its scalar arrays, by name.
+  """
   return {name: value for name, value in info.items() if isinstance(value, jax.Array) and value.ndim == 0}

@@ -84,7 +84,8 @@ def update_statistics(
     if axis_name is not None:
       batch_variance = jax.lax.pmean(batch_variance, axis_name)
     delta = batch_mean - mean
-    new_variance = variance + weight * (batch_variance - variance + (1.0 - weight) * jnp.square(delta))
+    # Not as variance + weight * (...), which would leave rounding of the initial 1 in a tiny variance.
+    new_variance = (1.0 - weight) * (variance + weight * jnp.square(delta)) + weight * batch_variance
     return mean + weight * delta, new_variance
 
   pairs = jax.tree.map(moments, statistics.mean, statistics.variance, observation)

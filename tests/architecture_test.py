@@ -1,0 +1,160 @@
+"""The layers may import only downwards, importing stays cheap, and every public name is documented."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import inspect
+import pathlib
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+import sac_blocks
+
+ROOT = pathlib.Path(__file__).parent.parent
+
+# What each part of sac_blocks may import of the others.
+LAYERS = {
+  'types': set(),
+  'checks': {'types'},
+  'distributions': {'types', 'checks'},
+  'losses': {'types', 'checks', 'distributions'},
+  # A block that moves targets calls the formula rather than repeat it.
+  'blocks': {'types', 'checks', 'losses.targets'},
+  'objectives': {'types', 'checks', 'losses'},
+  'recipes': {'types', 'checks', 'distributions', 'losses', 'blocks', 'objectives'},
+  'networks': {'types', 'distributions'},
+}
+
+HEAVY = ('acme', 'haiku', 'launchpad', 'reverb', 'sonnet', 'tensorflow', 'tensorflow_probability')
+
+
+def modules(package: str) -> list[pathlib.Path]:
+  return sorted((ROOT / package).rglob('*.py'))
+
+
+def dotted(path: pathlib.Path) -> str:
+  return '.'.join(path.relative_to(ROOT).with_suffix('').parts).removesuffix('.__init__')
+
+
+def imports(path: pathlib.Path, *, top_level_only: bool = False) -> Iterator[str]:
+  """Yields the dotted names that a file imports; `from a import b` gives a.b."""
+  tree = ast.parse(path.read_text())
+  for node in tree.body if top_level_only else ast.walk(tree):
+    if isinstance(node, ast.Import):
+      yield from (alias.name for alias in node.names)
+    elif isinstance(node, ast.ImportFrom):
+      yield from (f'{node.module}.{alias.name}' for alias in node.names)
+
+
+@pytest.mark.parametrize('path', modules('sac_blocks'), ids=dotted)
+def test_sac_blocks_imports_only_downwards(path: pathlib.Path):
+  if path == ROOT / 'sac_blocks' / '__init__.py':
+    return
+  layer = path.relative_to(ROOT / 'sac_blocks').parts[0].removesuffix('.py')
+  assert layer in LAYERS, f'{path} is in no layer of the import table'
+  for name in imports(path):
+    assert not name.startswith('agents'), f'{dotted(path)} imports {name}'
+    if not name.startswith('sac_blocks.'):
+      continue
+    below = name.removeprefix('sac_blocks.')
+    allowed = {layer, *LAYERS[layer]}
+    assert any(below == part or below.startswith(f'{part}.') for part in allowed), (
+      f'{dotted(path)} imports {name}; {layer} may import {sorted(allowed)}'
+    )
+
+
+def test_only_networks_import_haiku():
+  importers = {
+    dotted(path)
+    for package in ('sac_blocks', 'agents')
+    for path in modules(package)
+    if any(name.split('.')[0] == 'haiku' for name in imports(path))
+  }
+  assert importers
+  assert all(name.startswith('sac_blocks.networks.') for name in importers), importers
+
+
+def test_only_the_compatibility_module_asks_which_acme_is_installed():
+  for path in modules('agents'):
+    if path.name != 'acme_compat.py':
+      source = path.read_text()
+      assert not re.search(r'hasattr\(acme|acme\.__version__|find_spec\(.acme', source), dotted(path)
+
+
+@pytest.mark.parametrize('path', modules('agents'), ids=dotted)
+def test_agents_use_public_names_of_sac_blocks(path: pathlib.Path):
+  for name in imports(path):
+    if name.startswith('sac_blocks.'):
+      module, attribute = name.rsplit('.', 1)
+      exported = getattr(importlib.import_module(module), '__all__', None)
+      assert exported is not None, f'{dotted(path)} reaches into {module}'
+      assert attribute in exported or name == 'sac_blocks.networks', f'{name} is not public'
+
+
+@pytest.mark.parametrize('package', ['sac_blocks', 'agents'])
+def test_importing_is_cheap(package: str):
+  code = f'import sys, {package}; print(*sorted(set(sys.modules) & set({HEAVY!r})))'
+  result = subprocess.run([sys.executable, '-c', code], capture_output=True, text=True, check=True, cwd=ROOT)
+  assert result.stdout.split() == []
+
+
+@pytest.mark.parametrize(
+  'path',
+  [p for package in ('sac_blocks', 'agents') for p in modules(package) if p.name == '__init__.py'],
+  ids=dotted,
+)
+def test_init_files_only_re_export(path: pathlib.Path):
+  for node in ast.parse(path.read_text()).body:
+    docstring = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+    names = [t.id for t in node.targets if isinstance(t, ast.Name)] if isinstance(node, ast.Assign) else []
+    constant = bool(names) and all(name in ('__all__', '__version__') for name in names)
+    assert docstring or constant or isinstance(node, ast.ImportFrom), ast.unparse(node)
+
+
+def public_callables() -> Iterator[tuple[str, object]]:
+  for module in (
+    sac_blocks,
+    sac_blocks.blocks,
+    sac_blocks.losses,
+    sac_blocks.objectives,
+    sac_blocks.recipes,
+    sac_blocks.distributions,
+    importlib.import_module('sac_blocks.networks'),
+  ):
+    for name in module.__all__:
+      value = getattr(module, name)
+      if callable(value):
+        yield f'{module.__name__}.{name}', value
+
+
+@pytest.mark.parametrize(('name', 'value'), list(public_callables()), ids=[n for n, _ in public_callables()])
+def test_public_names_are_documented(name: str, value: object):
+  text = inspect.getdoc(value) or ''
+  assert len(text) > 40, f'{name} has no docstring'
+  if inspect.isfunction(value):
+    parameters = inspect.signature(value).parameters
+    missing = [p for p in parameters if not re.search(rf'\b{p}:', text)]
+    assert not missing, f'{name} does not describe {missing}'
+    assert 'Returns:' in text, f'{name} does not say what it returns'
+
+
+@pytest.mark.parametrize('name', sac_blocks.losses.__all__)
+def test_every_formula_names_its_source_and_shows_itself(name: str):
+  value = getattr(sac_blocks.losses, name)
+  if inspect.isfunction(value):
+    text = inspect.getdoc(value)
+    assert 'Reference:' in text
+    assert '>>> ' in text
+    assert re.search(r'`\[.*\.\.\.\]`|tree of arrays|in nats', text), 'no shapes'
+
+
+def test_the_version_stands_in_one_place():
+  pyproject = (ROOT / 'pyproject.toml').read_text()
+  assert re.fullmatch(r'\d+\.\d+\.\d+', sac_blocks.__version__)
+  assert 'dynamic = ["version"]' in pyproject
+  assert sac_blocks.__version__ not in pyproject.replace('hatchling', '')

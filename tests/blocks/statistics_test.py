@@ -1,0 +1,99 @@
+"""Running statistics against float64 NumPy, on easy and on hard inputs."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from sac_blocks import blocks
+
+
+def statistics_of(batches: list[np.ndarray]) -> blocks.RunningStatistics:
+  statistics = blocks.init_statistics(jax.ShapeDtypeStruct(batches[0].shape[1:], np.float32))
+  update = jax.jit(blocks.update_statistics)
+  for batch in batches:
+    statistics = update(statistics, batch)
+  return statistics
+
+
+@pytest.mark.parametrize(
+  ('offset', 'scale', 'tolerance'),
+  [(0.0, 1.0, 1e-5), (5.0, 0.1, 1e-4), (1e4, 1.0, 1e-3), (-3e5, 10.0, 1e-2), (0.0, 1e-6, 1e-4)],
+)
+def test_moments_of_batches_are_those_of_all_the_data(offset: float, scale: float, tolerance: float):
+  rng = np.random.default_rng(0)
+  batches = [(offset + scale * rng.normal(size=(32, 3))).astype(np.float32) for _ in range(50)]
+  data = np.concatenate(batches).astype(np.float64)
+  statistics = statistics_of(batches)
+  np.testing.assert_allclose(statistics.mean, data.mean(axis=0), rtol=1e-6, atol=1e-6)
+  # Sums of squares would leave no digit of the variance at an offset of 1e4.
+  np.testing.assert_allclose(statistics.variance, data.var(axis=0), rtol=tolerance)
+  assert int(statistics.num_observations) == len(data)
+
+
+def test_unequal_batches_and_leading_axes():
+  rng = np.random.default_rng(1)
+  batches = [rng.normal(size=(n, 2)).astype(np.float32) for n in (1, 7, 64)]
+  data = np.concatenate(batches)
+  statistics = statistics_of(batches)
+  np.testing.assert_allclose(statistics.mean, data.mean(axis=0), rtol=1e-5, atol=1e-6)
+  np.testing.assert_allclose(statistics.variance, data.var(axis=0), rtol=1e-5)
+  stacked = blocks.update_statistics(statistics, rng.normal(size=(4, 5, 2)).astype(np.float32))
+  assert int(stacked.num_observations) == 92
+
+
+def test_one_observation_has_no_variance_and_stays_finite():
+  statistics = statistics_of([np.array([[3.0, -2.0]], np.float32)])
+  np.testing.assert_array_equal(statistics.variance, [0.0, 0.0])
+  np.testing.assert_allclose(blocks.normalize(statistics, jnp.array([3.0, -1.0])), [0.0, 10.0])
+
+
+def test_normalisation_by_known_moments():
+  statistics = blocks.RunningStatistics(jnp.array(9), jnp.array([8.0]), jnp.array([4.0]))
+  assert float(blocks.normalize(statistics, jnp.array([10.0]))[0]) == 1.0
+  np.testing.assert_allclose(
+    blocks.normalize(statistics, np.array([[10.0], [6.0], [1e9]])), [[1.0], [-1.0], [10.0]]
+  )
+  assert float(blocks.normalize(statistics, jnp.array([1e9]), max_abs=5.0)[0]) == 5.0
+
+
+def test_nothing_seen_changes_nothing():
+  statistics = blocks.init_statistics(jax.ShapeDtypeStruct((2,), np.float32))
+  np.testing.assert_array_equal(blocks.normalize(statistics, jnp.array([0.5, -3.0])), [0.5, -3.0])
+
+
+def test_a_constant_feature_far_from_zero_gives_zero_and_not_rounding_noise():
+  constant = np.full((32, 1), 123456.789, np.float32)
+  statistics = statistics_of([constant] * 100)
+  assert abs(float(blocks.normalize(statistics, constant[0])[0])) < 0.5
+
+
+def test_the_count_saturates_instead_of_stopping_or_overflowing():
+  statistics = blocks.RunningStatistics(jnp.array(2**30 - 1), jnp.array([0.0]), jnp.array([1.0]))
+  statistics = blocks.update_statistics(statistics, np.full((256, 1), 1e6, np.float32))
+  assert int(statistics.num_observations) == 2**30
+  # 256 in 2^30 observations at 1e6 still move the mean, far beyond where a float32 counter stops.
+  np.testing.assert_allclose(statistics.mean, [1e6 * 256 / 2**30], rtol=1e-5)
+  again = blocks.update_statistics(statistics, np.zeros((256, 1), np.float32))
+  assert int(again.num_observations) == 2**30
+
+
+def test_dicts_integers_and_float64():
+  spec = {'a': jax.ShapeDtypeStruct((2,), np.float32), 'b': jax.ShapeDtypeStruct((2, 2), np.uint8)}
+  statistics = blocks.init_statistics(spec)
+  batch = {'a': np.array([[1.0, 2.0], [3.0, 2.0]]), 'b': np.full((2, 2, 2), 255, np.uint8)}
+  statistics = blocks.update_statistics(statistics, batch)
+  np.testing.assert_allclose(statistics.mean['a'], [2.0, 2.0])
+  np.testing.assert_allclose(statistics.mean['b'], np.full((2, 2), 255.0))
+  assert jax.tree.map(lambda x: x.dtype, statistics.mean) == {'a': np.float32, 'b': np.float32}
+  # As bytes 3 - 255 would be 4.
+  low = {'a': np.zeros(2, np.float32), 'b': np.full((2, 2), 3, np.uint8)}
+  np.testing.assert_allclose(blocks.normalize(statistics, low)['b'], np.full((2, 2), -10.0))
+
+
+def test_a_wrong_shape_is_named():
+  statistics = blocks.init_statistics(jax.ShapeDtypeStruct((3,), np.float32))
+  with pytest.raises(ValueError, match=r'Expected observations of shape \[..., \*\(3,\)\], got \(8, 2\)'):
+    blocks.update_statistics(statistics, np.zeros((8, 2), np.float32))
