@@ -1,0 +1,111 @@
+from __future__ import annotations
+
+import math
+import sys
+
+import numpy as np
+import pytest
+
+pytest.importorskip('acme')
+
+from agents.experiments import rate_limits
+from agents.prefetch import PrefetchingIterator
+
+import reverb  # isort: skip
+import tensorflow as tf  # isort: skip
+from reverb import rate_limiters  # isort: skip
+
+_SIGNATURE = {'a': tf.TensorSpec([2, 3], tf.float32), 'b': (tf.TensorSpec([None], tf.int64),)}
+
+
+def _table(limiter, max_size: int = 1000, signature=_SIGNATURE) -> reverb.Table:
+  return reverb.Table(
+    'replay', reverb.selectors.Uniform(), reverb.selectors.Fifo(), max_size, limiter, signature=signature
+  )
+
+
+def test_accepts_limits_that_can_be_met():
+  table = _table(rate_limiters.SampleToInsertRatio(4.0, 100, 8.0), max_size=100)
+  rate_limits.check_reachable([table], num_steps=100)
+  rate_limits.check_reachable([_table(rate_limiters.MinSize(7)), _table(rate_limiters.Queue(7))], 7)
+
+
+def test_refuses_a_table_smaller_than_its_limiter_asks_for():
+  table = _table(rate_limiters.SampleToInsertRatio(4.0, 100, 8.0), max_size=99)
+  with pytest.raises(ValueError, match=r"'replay' holds at most 99 items.* below 100: .*Enlarge the table"):
+    rate_limits.check_reachable([table], num_steps=10_000)
+
+
+def test_refuses_an_experiment_that_ends_before_learning_could_start():
+  table = _table(rate_limiters.SampleToInsertRatio(4.0, 100, 8.0))
+  with pytest.raises(ValueError, match='sampled before 100 inserts, but the experiment ends after 99 steps'):
+    rate_limits.check_reachable([table], num_steps=99)
+
+
+def test_refuses_a_balance_that_the_experiment_never_reaches():
+  # 4 inserts - 1 sample >= 40 needs 11 inserts, though 5 items would be enough to sample from.
+  table = _table(rate_limiters.RateLimiter(4.0, 5, 40.0, 100.0))
+  rate_limits.check_reachable([table], num_steps=11)
+  with pytest.raises(ValueError, match='sampled before 11 inserts, but the experiment ends after 10 steps'):
+    rate_limits.check_reachable([table], num_steps=10)
+
+
+def test_unblocked_tables_differ_in_nothing_but_the_upper_bound():
+  table = _table(rate_limiters.SampleToInsertRatio(4.0, 100, 8.0))
+  (unblocked,) = rate_limits.unblock_inserts([table])
+  before, after = table.info.rate_limiter_info, unblocked.info.rate_limiter_info
+  assert after.max_diff == sys.float_info.max
+  assert (after.samples_per_insert, after.min_size_to_sample, after.min_diff) == (4.0, 100, 392.0)
+  assert before.max_diff == 408.0
+  assert (unblocked.name, unblocked.info.max_size) == ('replay', 1000)
+  assert unblocked.info.signature == table.info.signature
+
+
+@pytest.mark.parametrize(
+  ('limiter', 'backlog'),
+  [
+    (lambda: rate_limiters.SampleToInsertRatio(4.0, 100, 8.0), 8.0),
+    (lambda: rate_limiters.Queue(7), 3.5),
+    (lambda: rate_limiters.Queue(1), 1.0),
+    (lambda: rate_limiters.MinSize(100), math.inf),
+  ],
+)
+def test_the_tolerated_backlog_is_half_the_window(limiter, backlog):
+  assert rate_limits.tolerated_backlog(_table(limiter())) == backlog
+
+
+def test_the_description_has_the_numbers():
+  table = _table(rate_limiters.SampleToInsertRatio(4.0, 100, 8.0))
+  assert rate_limits.describe(table) == (
+    "'replay' holds 0 items; 0 inserts, 0 samples; samples_per_insert=4, min_size_to_sample=100, min_diff=392"
+  )
+
+
+@pytest.mark.parametrize('samples_per_insert', [1.0, 256.0])
+@pytest.mark.parametrize('num_inserts', [0, 120])
+def test_a_sampler_that_waits_for_its_limiter_is_satisfied(samples_per_insert, num_inserts):
+  error_buffer = max(2.0, samples_per_insert)
+  limiter = rate_limiters.SampleToInsertRatio(samples_per_insert, 100, error_buffer)
+  tables = rate_limits.unblock_inserts([_table(limiter)])
+  server = reverb.Server(tables)
+  client = reverb.Client(f'localhost:{server.port}')
+  with client.trajectory_writer(1) as writer:
+    for _ in range(num_inserts):
+      writer.append({'a': np.ones((2, 3), np.float32), 'b': (np.ones((4,), np.int64),)})
+      column = writer.history
+      writer.create_item('replay', 1.0, {'a': column['a'][-1], 'b': (column['b'][0][-1],)})
+    writer.flush()
+  batches = PrefetchingIterator(client.sample('replay', num_samples=10**9, emit_timesteps=False))
+  while batches.wait(0.1):
+    next(batches)
+  assert not batches.ready()
+  assert rate_limits.satisfy_samplers(client, tables, timeout=10.0)
+  assert batches.close(timeout=10.0)
+  server.stop()
+
+
+def test_a_table_without_signature_cannot_be_satisfied():
+  table = _table(rate_limiters.MinSize(1), signature=None)
+  server = reverb.Server([table])
+  assert not rate_limits.satisfy_samplers(reverb.Client(f'localhost:{server.port}'), [table], 10.0)
+  server.stop()
