@@ -104,8 +104,22 @@ def test_a_sampler_that_waits_for_its_limiter_is_satisfied(samples_per_insert, n
   server.stop()
 
 
-def test_a_table_without_signature_cannot_be_satisfied():
-  table = _table(rate_limiters.MinSize(1), signature=None)
+def test_every_table_is_filled_with_items_of_its_own_shape():
+  tables = [
+    _table(rate_limiters.MinSize(3)),
+    reverb.Table.queue('queue', 5, signature=tf.TensorSpec([], tf.bool)),
+  ]
+  server = reverb.Server(tables)
+  client = reverb.Client(f'localhost:{server.port}')
+  assert rate_limits.satisfy_samplers(client, tables, timeout=10.0)
+  assert [table.info.current_size for table in tables] == [3, 1]
+  server.stop()
+
+
+@pytest.mark.parametrize('signature', [None, tf.TensorSpec([], tf.string), tf.TensorSpec(None, tf.float32)])
+def test_a_table_whose_signature_does_not_say_what_fits_is_left_alone(signature):
+  table = _table(rate_limiters.MinSize(1), signature=signature)
   server = reverb.Server([table])
   assert not rate_limits.satisfy_samplers(reverb.Client(f'localhost:{server.port}'), [table], 10.0)
+  assert table.info.current_size == 0
   server.stop()

@@ -1,0 +1,121 @@
+"""Runs an agent in this process through Acme, with progress, logs, a learning curve and checkpoints."""
+
+from __future__ import annotations
+
+import functools
+import time
+from pathlib import Path
+from typing import Any
+
+import dm_env
+import jax
+
+from agents import environments, experiments, loggers, plotting
+from agents.metrics import Evaluation
+from agents.progress import Progress, evaluation_header, evaluation_row
+from agents.registry import Agent
+from agents.settings import Settings
+from agents.watching import WatchedBuilder
+
+from acme import specs  # isort: skip
+
+CURVE_FILE_NAME = 'learning_curve.png'
+# How often learner metrics are recorded between two evaluations.
+_RECORDS_PER_EVALUATION = 10
+# A drawing takes about 0.1 seconds.
+_DRAWING_SECONDS = 5.0
+
+
+class LocalRunner:
+  """A run that is ready to start; making it writes nothing.
+
+  Args:
+    settings: of the run; `config` holds every option of the agent.
+    agent: what the settings name.
+    environment: what the settings name, for its spec.
+
+  Raises:
+    ValueError: the agent doesn't fit the environment, or its replay limits could never be met.
+  """
+
+  def __init__(self, settings: Settings, agent: Agent, environment: dm_env.Environment):
+    self._settings = settings
+    self._builder = agent.make_builder(agent.config(**settings.config))
+    self._network_factory = functools.partial(agent.make_networks, **settings.networks)
+    self._spec = specs.make_environment_spec(environment)
+    policy = self._builder.make_policy(self._network_factory(self._spec), self._spec)
+    self._builder.make_replay_tables(self._spec, policy)
+
+  @property
+  def device(self) -> str:
+    """What the learner runs on."""
+    device = jax.devices()[0]
+    return device.platform if device.platform == 'cpu' else f'{device.platform} ({device.device_kind})'
+
+  def run(self, directory: Path) -> Evaluation:
+    """Trains to the end, from the checkpoint in the directory if there is one.
+
+    Args:
+      directory: takes logs, curve and checkpoints.
+
+    Returns:
+      The last evaluation.
+    """
+    settings = self._settings
+    progress = Progress(settings.steps)
+    recorder = loggers.Recorder(directory)
+    progress.print(evaluation_header(settings.num_eval_episodes))
+    next_drawing = 0.0
+
+    def on_episode(episode: loggers.Episode) -> None:
+      progress.go_to(episode.step)
+      progress.show_return(episode.episode_return)
+
+    def draw_curve() -> None:
+      nonlocal next_drawing
+      plotting.save_run(
+        recorder.evaluations,
+        directory / CURVE_FILE_NAME,
+        title=f'{settings.agent} on {settings.env}',
+        label=f'seed {settings.seed}',
+      )
+      next_drawing = time.monotonic() + _DRAWING_SECONDS
+
+    def on_evaluation(evaluation: Evaluation) -> None:
+      progress.go_to(evaluation.step)
+      progress.print(evaluation_row(evaluation))
+      if time.monotonic() >= next_drawing:
+        draw_curve()
+
+    def logger_factory(label: str, steps_key: str | None = None, task_instance: int = 0) -> loggers.Logger:
+      del steps_key, task_instance
+      if label == 'actor':
+        return loggers.EpisodeLogger(recorder, on_episode)
+      if label == 'evaluator':
+        return loggers.EvaluationLogger(recorder, settings.num_eval_episodes, on_evaluation)
+      period = max(1, settings.eval_every // _RECORDS_PER_EVALUATION)
+      return loggers.LearnerLogger(recorder, period, lambda: progress.step)
+
+    builder: Any = WatchedBuilder(self._builder, progress.advance)
+    # Acme declares whole minutes, and takes any number of them.
+    minutes: Any = settings.checkpoint_minutes
+    experiment = experiments.ExperimentConfig(
+      builder=builder,
+      network_factory=self._network_factory,
+      environment_factory=lambda seed: environments.make(settings.env, seed=int(seed)),
+      max_num_actor_steps=settings.steps,
+      seed=settings.seed,
+      environment_spec=self._spec,
+      logger_factory=logger_factory,
+      checkpointing=experiments.CheckpointingConfig(
+        directory=str(directory), add_uid=False, time_delta_minutes=minutes
+      ),
+    )
+    try:
+      experiments.run_experiment(experiment, settings.eval_every, settings.num_eval_episodes)
+    finally:
+      progress.close()
+      recorder.close()
+      if recorder.evaluations:
+        draw_curve()
+    return recorder.evaluations[-1]

@@ -1,0 +1,205 @@
+"""What happens to the metrics of a run: into files for analysis, and to whoever watches.
+
+The loggers have the methods of `acme.utils.loggers.Logger`, and need no Acme.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+import tensorboardX
+
+from agents import metrics
+
+# The counter of Acme's experiments that all components share.
+_STEPS = 'actor_steps'
+# Counts come with every metric, yet say nothing but how far their component is.
+_COUNTS = ('_steps', '_episodes', '_walltime')
+
+
+class Logger(Protocol):
+  """What Acme asks of a logger."""
+
+  def write(self, data: Mapping[str, Any], /) -> None:
+    """Takes metrics that were measured together."""
+
+  def close(self) -> None:
+    """Ends the log."""
+
+
+class Recorder:
+  """Writes the metrics of a run to `metrics.csv` and to TensorBoard events.
+
+  The step of the first record tells where the run goes on: what the files hold of later steps, from a
+  run that was killed after its last checkpoint, is dropped.
+
+  Args:
+    directory: of the run; its files are continued.
+
+  Attributes:
+    evaluations: those of the run so far, by rising step.
+  """
+
+  def __init__(self, directory: Path):
+    self.evaluations: list[metrics.Evaluation] = []
+    self._directory = directory
+    self._start = time.monotonic()
+    self._file: metrics.MetricsFile | None = None
+    self._events: Any = None
+
+  def record(self, label: str, step: int, values: Mapping[str, float]) -> float:
+    """Writes metrics that were measured together.
+
+    Args:
+      label: what was measured.
+      step: environment steps of training before.
+      values: the metrics, by name.
+
+    Returns:
+      The seconds that the run has been running for, pauses left out.
+    """
+    if self._file is None:
+      self._open(step)
+    assert self._file is not None
+    wall_time = time.monotonic() - self._start
+    self._file.write(step, wall_time, label, values)
+    for name, value in values.items():
+      self._events.add_scalar(f'{label}/{name}', value, step)
+    return wall_time
+
+  def close(self) -> None:
+    """Closes the files."""
+    if self._file is not None:
+      self._file.close()
+      self._events.close()
+
+  def _open(self, step: int) -> None:
+    path = self._directory / metrics.FILE_NAME
+    resumed = path.exists()
+    if resumed:
+      rows = metrics.rewind(path, step)
+      self.evaluations = metrics.evaluations(rows)
+      self._start -= rows[-1].wall_time if rows else 0.0
+    self._file = metrics.MetricsFile(path)
+    self._events = tensorboardX.SummaryWriter(str(self._directory), purge_step=step + 1 if resumed else None)
+
+
+class Episode(NamedTuple):
+  """An episode of training.
+
+  Attributes:
+    step: environment steps of training at its end.
+    episode_return: the sum of its rewards.
+    length: its steps.
+  """
+
+  step: int
+  episode_return: float
+  length: int
+
+
+class EpisodeLogger:
+  """Records the episodes of training.
+
+  Args:
+    recorder: takes the metrics.
+    on_episode: is told of each episode.
+  """
+
+  def __init__(self, recorder: Recorder, on_episode: Callable[[Episode], None]):
+    self._recorder = recorder
+    self._on_episode = on_episode
+
+  def write(self, data: Mapping[str, Any], /) -> None:
+    """Takes the metrics of one episode."""
+    episode = Episode(int(data[_STEPS]), float(data['episode_return']), int(data['episode_length']))
+    values = {
+      'episode_return': episode.episode_return,
+      'episode_length': episode.length,
+      'steps_per_second': float(data['steps_per_second']),
+    }
+    self._recorder.record('train', episode.step, values)
+    self._on_episode(episode)
+
+  def close(self) -> None:
+    """Has nothing to end."""
+
+
+class EvaluationLogger:
+  """Makes one evaluation of a number of episodes, and records it.
+
+  Args:
+    recorder: takes the metrics.
+    num_episodes: of an evaluation.
+    on_evaluation: is told of each evaluation.
+  """
+
+  def __init__(
+    self, recorder: Recorder, num_episodes: int, on_evaluation: Callable[[metrics.Evaluation], None]
+  ):
+    self._recorder = recorder
+    self._num_episodes = num_episodes
+    self._on_evaluation = on_evaluation
+    self._returns: list[float] = []
+    self._lengths: list[int] = []
+
+  def write(self, data: Mapping[str, Any], /) -> None:
+    """Takes the metrics of one episode."""
+    self._returns.append(float(data['episode_return']))
+    self._lengths.append(int(data['episode_length']))
+    if len(self._returns) < self._num_episodes:
+      return
+    # Nothing has been counted before the first step of training.
+    step = int(data.get(_STEPS, 0))
+    values = {
+      'return_mean': float(np.mean(self._returns)),
+      'return_std': float(np.std(self._returns)),
+      'return_min': min(self._returns),
+      'return_max': max(self._returns),
+      'length_mean': float(np.mean(self._lengths)),
+      'episodes': len(self._returns),
+    }
+    self._returns, self._lengths = [], []
+    wall_time = self._recorder.record('evaluation', step, values)
+    evaluation = metrics.Evaluation(step, wall_time, **values)
+    self._recorder.evaluations.append(evaluation)
+    self._on_evaluation(evaluation)
+
+  def close(self) -> None:
+    """Has nothing to end."""
+
+
+class LearnerLogger:
+  """Records every so many environment steps what the learner reports.
+
+  Reading a metric may wait for the device, so most reports are not looked at.
+
+  Args:
+    recorder: takes the metrics.
+    period: environment steps between records.
+    current_step: tells the environment steps so far, those of the present episode included.
+  """
+
+  def __init__(self, recorder: Recorder, period: int, current_step: Callable[[], int]):
+    self._recorder = recorder
+    self._period = period
+    self._current_step = current_step
+    self._next = 0
+
+  def write(self, data: Mapping[str, Any], /) -> None:
+    """Takes the metrics of one learner step."""
+    step = self._current_step()
+    if step < self._next:
+      return
+    self._next = step + self._period
+    values = {
+      name: float(value) for name, value in data.items() if not name.endswith(_COUNTS) and np.ndim(value) == 0
+    }
+    self._recorder.record('learner', step, {**values, 'steps': float(data['learner_steps'])})
+
+  def close(self) -> None:
+    """Has nothing to end."""

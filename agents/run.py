@@ -1,0 +1,244 @@
+"""The command `sac-train`: trains an agent on an environment, with progress, logs and checkpoints."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import datetime
+import importlib.util
+import json
+import os
+import platform
+import re
+import shlex
+import signal
+import sys
+import types
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from absl import flags
+
+from agents import command_flags, environments, metrics, overrides, quiet
+from agents.registry import AGENTS
+from agents.settings import Settings
+from agents.usage import UsageError, usage_errors
+
+_ACME_MODULES = ('acme', 'launchpad', 'matplotlib', 'reverb', 'tensorboardX', 'tensorflow', 'tqdm')
+USAGE_EXIT_CODE = 2
+INTERRUPTED_EXIT_CODE = 130
+
+
+def _new_run(parsed: flags.FlagValues) -> tuple[Settings, Path]:
+  """Returns the settings of a run that starts, with the overrides as they were given, and its directory."""
+  name = f'{parsed.agent}_{re.sub("[^A-Za-z0-9.-]+", "-", parsed.env)}_seed{parsed.seed}'
+  directory = Path(parsed.logdir or f'runs/{name}_{datetime.datetime.now():%Y%m%d-%H%M%S}').expanduser()
+  if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
+    raise UsageError(
+      f'the log directory {directory} is not empty, continue its run with --resume or choose another'
+    )
+  with usage_errors(ValueError, about='--config_overrides: '):
+    config = overrides.parse(parsed.config_overrides)
+  with usage_errors(ValueError, about='--network_overrides: '):
+    networks = overrides.parse(parsed.network_overrides)
+  settings = Settings(
+    agent=parsed.agent,
+    env=parsed.env,
+    seed=parsed.seed,
+    steps=parsed.steps,
+    eval_every=parsed.eval_every,
+    num_eval_episodes=parsed.num_eval_episodes,
+    checkpoint_minutes=parsed.checkpoint_minutes,
+    config=config,
+    networks=networks,
+  )
+  return settings, directory
+
+
+def _resumed_run(parsed: flags.FlagValues) -> tuple[Settings, Path]:
+  """Returns the settings of a run that goes on, and its directory."""
+  if not parsed.logdir:
+    raise UsageError('--resume needs --logdir, the directory of the run to continue')
+  directory = Path(parsed.logdir).expanduser()
+  with usage_errors(ValueError, about='there is nothing to resume: '):
+    settings = Settings.load(directory)
+  if not has_checkpoint(directory):
+    raise UsageError(f'there is nothing to resume: {directory} holds no checkpoint')
+
+  for name in ('agent', 'env', 'seed'):
+    if parsed[name].present and getattr(parsed, name) != getattr(settings, name):
+      raise UsageError(
+        f'the run in {directory} has {name}={getattr(settings, name)}, so it cannot be resumed with '
+        f'--{name}={getattr(parsed, name)}'
+      )
+  for flag, stored in (('config_overrides', settings.config), ('network_overrides', settings.networks)):
+    with usage_errors(ValueError, about=f'--{flag}: '):
+      given = overrides.parse(getattr(parsed, flag))
+    # The settings were written as JSON, which has no tuples.
+    for name, value in json.loads(json.dumps(given)).items():
+      if name not in stored or stored[name] != value:
+        raise UsageError(
+          f'the run in {directory} has {name}={stored.get(name, "its default")}, so it cannot be resumed '
+          f'with --{flag}={name}={value}'
+        )
+  new = ('steps', 'eval_every', 'num_eval_episodes', 'checkpoint_minutes')
+  changed = {name: getattr(parsed, name) for name in new if parsed[name].present}
+  return dataclasses.replace(settings, **changed), directory
+
+
+def has_checkpoint(directory: Path) -> bool:
+  """Returns whether the run in a directory can be resumed."""
+  return any(path.is_file() for path in directory.glob('checkpoints/**/checkpoint*'))
+
+
+def _check_installed() -> None:
+  missing = [name for name in _ACME_MODULES if importlib.util.find_spec(name) is None]
+  if missing:
+    raise UsageError(
+      "the Acme runner needs Python 3.10 on Linux and `pip install 'sac-blocks[acme,envs]'`, but this is "
+      f'Python {platform.python_version()} without {", ".join(missing)}'
+    )
+
+
+@contextlib.contextmanager
+def interruptible() -> Iterator[None]:
+  """Answers Ctrl-C at once, and lets a second one end the process in the midst of saving."""
+  interrupted = False
+
+  def handle(signal_number: int, frame: types.FrameType | None) -> None:
+    nonlocal interrupted
+    del signal_number, frame
+    if interrupted:
+      os._exit(INTERRUPTED_EXIT_CODE)
+    interrupted = True
+    # Unlike a handler in Python it need not wait until native code returns.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    # Printing is not safe here, as the signal may have come in the midst of it. On a terminal it leaves the
+    # line of the bar.
+    message = b'Interrupted: saving a checkpoint. Press Ctrl-C again to quit at once.\n'
+    os.write(2, b'\n' + message if os.isatty(2) else message)
+    raise KeyboardInterrupt
+
+  previous = signal.signal(signal.SIGINT, handle)
+  try:
+    yield
+  finally:
+    signal.signal(signal.SIGINT, previous)
+
+
+def _describe(evaluation: metrics.Evaluation) -> str:
+  return (
+    f'mean return {evaluation.return_mean:.1f} (standard deviation {evaluation.return_std:.1f}) over '
+    f'{evaluation.episodes:.0f} episodes after {evaluation.step:,} steps'
+  )
+
+
+def _evaluations(directory: Path) -> list[metrics.Evaluation]:
+  with usage_errors(ValueError):
+    return metrics.evaluations(metrics.read(directory / metrics.FILE_NAME))
+
+
+def _prepare(settings: Settings) -> tuple[Settings, Any]:
+  """Makes the run that the settings ask for, and fills in the options that they leave out.
+
+  The checks come in the order of what they take: to import Acme takes ten seconds.
+  """
+  _check_installed()
+  with usage_errors(ValueError, ImportError):
+    environment = environments.make(settings.env, seed=settings.seed)
+  agent = AGENTS[settings.agent]()
+  with usage_errors(ValueError, about='--config_overrides: '):
+    config = agent.config(**overrides.convert(settings.config, overrides.option_types(agent.config)))
+  with usage_errors(ValueError, about='--network_overrides: '):
+    networks = overrides.convert(settings.networks, overrides.option_types(agent.network_options))
+  if settings.steps < config.min_replay_size:
+    raise UsageError(
+      f'--steps={settings.steps} ends the run before learning starts, which min_replay_size='
+      f'{config.min_replay_size} transitions must come before: raise the one or override the other'
+    )
+  with usage_errors(ValueError):
+    agent.make_networks(
+      types.SimpleNamespace(observations=environment.observation_spec(), actions=environment.action_spec()),
+      **networks,
+    )
+
+  from agents.local_runner import LocalRunner
+
+  quiet.after_imports()
+  settings = dataclasses.replace(settings, config=dataclasses.asdict(config), networks=networks)
+  with usage_errors(ValueError):
+    runner = LocalRunner(settings, agent, environment)
+  environment.close()
+  return settings, runner
+
+
+def _train(settings: Settings, directory: Path, *, resume: bool) -> int:
+  settings, runner = _prepare(settings)
+  with usage_errors(OSError, about='the log directory cannot be written: '):
+    directory.mkdir(parents=True, exist_ok=True)
+    settings.save(directory)
+  print(
+    f'{settings.agent} on {settings.env}, seed {settings.seed}, {settings.steps:,} steps on {runner.device}, '
+    f'logs in {directory}'
+  )
+  if resume:
+    print(
+      'Resumed. Replay is not part of a checkpoint: learning goes on after '
+      f'{settings.config["min_replay_size"]:,} new steps.'
+    )
+  try:
+    with interruptible():
+      evaluation = runner.run(directory)
+  except KeyboardInterrupt:
+    if has_checkpoint(directory):
+      print(f'Saved. Continue with: sac-train --resume --logdir={shlex.quote(str(directory))}')
+    else:
+      print('Interrupted before there was anything to save.')
+    return INTERRUPTED_EXIT_CODE
+  print(f'Final evaluation: {_describe(evaluation)}. Logs, curve and checkpoint are in {directory}.')
+  return 0
+
+
+def _run(argv: Sequence[str]) -> int:
+  parsed = command_flags.parse(argv)
+  if parsed.help:
+    print(command_flags.help_text())
+    return 0
+  if not parsed.resume:
+    return _train(*_new_run(parsed), resume=False)
+  settings, directory = _resumed_run(parsed)
+  evaluations = _evaluations(directory)
+  if evaluations and evaluations[-1].step >= settings.steps:
+    print(
+      f'Nothing is left to train in {directory}, raise --steps to go on. '
+      f'Final evaluation: {_describe(evaluations[-1])}.'
+    )
+    return 0
+  return _train(settings, directory, resume=True)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+  """Runs the command.
+
+  Args:
+    argv: program name and flags; by default those of the process.
+
+  Returns:
+    The exit code: 0 after a whole run, 2 if it can't be started as asked, 130 after Ctrl-C.
+  """
+  quiet.before_imports()
+  try:
+    return _run(sys.argv if argv is None else argv)
+  except UsageError as error:
+    # Libraries break their messages into lines and end them as they like.
+    message = ' '.join(str(error).split())
+    print(f'sac-train: {message}{"" if message[-1] in ".?" else "."}', file=sys.stderr)
+    return USAGE_EXIT_CODE
+  except KeyboardInterrupt:
+    print('sac-train: interrupted before training began.', file=sys.stderr)
+    return INTERRUPTED_EXIT_CODE
+
+
+if __name__ == '__main__':
+  sys.exit(main())

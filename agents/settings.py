@@ -1,0 +1,78 @@
+"""The settings of a run, kept as `config.json` beside its results."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import platform
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+FILE_NAME = 'config.json'
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+  """What a run does.
+
+  Attributes:
+    agent: the name of the agent.
+    env: the name of the environment.
+    seed: of environment, networks and noise.
+    steps: environment steps to train for.
+    eval_every: environment steps between evaluations.
+    num_eval_episodes: episodes of an evaluation.
+    checkpoint_minutes: minutes between checkpoints.
+    config: options of the agent, by name.
+    networks: options of its networks, by name.
+  """
+
+  agent: str
+  env: str
+  seed: int
+  steps: int
+  eval_every: int
+  num_eval_episodes: int
+  checkpoint_minutes: float
+  config: Mapping[str, Any]
+  networks: Mapping[str, Any]
+
+  def save(self, directory: Path) -> None:
+    """Writes the settings, and the versions that they run with, into an existing directory."""
+    # Importing these takes seconds, which reading settings need not.
+    import jax
+
+    import sac_blocks
+
+    versions = {
+      'sac_blocks': sac_blocks.__version__,
+      'jax': jax.__version__,
+      'python': platform.python_version(),
+    }
+    temporary = directory / f'.{FILE_NAME}.tmp'
+    temporary.write_text(json.dumps({**dataclasses.asdict(self), 'versions': versions}, indent=2) + '\n')
+    os.replace(temporary, directory / FILE_NAME)
+
+  @classmethod
+  def load(cls, directory: Path) -> Settings:
+    """Reads the settings of a run.
+
+    Args:
+      directory: of the run.
+
+    Returns:
+      The settings, in which JSON's lists stand for tuples.
+
+    Raises:
+      ValueError: the directory holds none.
+    """
+    path = directory / FILE_NAME
+    try:
+      values = json.loads(path.read_text())
+      return cls(**{field.name: values[field.name] for field in dataclasses.fields(cls)})
+    except FileNotFoundError:
+      raise ValueError(f'{directory} holds no run: it has no {FILE_NAME}') from None
+    except (json.JSONDecodeError, KeyError, TypeError):
+      raise ValueError(f'{path} does not hold the settings of a run') from None
