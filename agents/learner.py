@@ -153,7 +153,7 @@ class BlocksLearner(acme.Learner):
 def _matching(saved: TrainingState, current: TrainingState) -> TrainingState:
   saved_leaves, saved_structure = jax.tree_util.tree_flatten(saved)
   leaves, structure = jax.tree_util.tree_flatten_with_path(current)
-  if saved_structure != structure:
+  if saved_structure != structure:  # type: ignore[operator]
     raise ValueError(
       'The saved state is of another algorithm or other options: '
       f'got the structure {saved_structure}, expected {structure}.'
