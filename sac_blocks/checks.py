@@ -81,19 +81,22 @@ def ensemble_shape(name: str, ensemble: Array, trailing: int = 0, **arrays: Arra
     )
 
 
-def scalar_or_shape(name: str, value: Array, shape: tuple[int, ...]) -> None:
-  """Raises unless `value` is a scalar or has the given shape.
+def scalar_or_like(name: str, value: Array, **like: Array) -> None:
+  """Raises unless `value` is a scalar or has the shape of another argument.
 
   Args:
     name: its argument name.
     value: the array.
-    shape: the shape of the arrays that it goes with.
+    **like: the one array that it goes with, by argument name.
 
   Raises:
     ValueError: it is neither.
   """
-  if jnp.shape(value) not in ((), tuple(shape)):
-    raise ValueError(f'{name} must be a scalar or have shape {tuple(shape)}, got {jnp.shape(value)}.')
+  ((other, array),) = like.items()
+  if jnp.shape(value) not in ((), jnp.shape(array)):
+    raise ValueError(
+      f'{name} must be a scalar or have the shape of {other} {jnp.shape(array)}, got {jnp.shape(value)}.'
+    )
 
 
 def in_range(

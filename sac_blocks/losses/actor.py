@@ -37,7 +37,7 @@ def soft_policy_loss(log_prob: Array, q: Array, alpha: Array | float) -> Array:
     reaches the actor through the action that `q` was computed at.
 
   Raises:
-    ValueError: the shapes don't fit.
+    ValueError: the shapes don't fit, or `alpha` is negative.
 
   >>> import jax.numpy as jnp
   >>> soft_policy_loss(jnp.array(-2.0), jnp.array([5.0, 4.0]), 0.1)
@@ -71,7 +71,7 @@ def tanh_gaussian_actor_loss(
     The loss `[...]` and the sampled action with its log-probability, for the temperature loss to reuse.
 
   Raises:
-    ValueError: the shapes don't fit.
+    ValueError: the shapes don't fit, or `alpha` is negative.
 
   >>> import jax, jax.numpy as jnp
   >>> loss, sample = tanh_gaussian_actor_loss(

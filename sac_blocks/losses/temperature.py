@@ -46,8 +46,8 @@ def temperature_loss(
   log_alpha, entropy, target_entropy = checks.as_floats(
     log_alpha=log_alpha, entropy=entropy, target_entropy=target_entropy
   )
-  checks.scalar_or_shape('log_alpha', log_alpha, entropy.shape)
-  checks.scalar_or_shape('target_entropy', target_entropy, entropy.shape)
+  checks.scalar_or_like('log_alpha', log_alpha, entropy=entropy)
+  checks.scalar_or_like('target_entropy', target_entropy, entropy=entropy)
   if parameterization == 'alpha':
     multiplier = jnp.exp(log_alpha)
   elif parameterization == 'log_alpha':

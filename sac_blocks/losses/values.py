@@ -19,13 +19,13 @@ def soft_value(q: Array, log_prob: Array, alpha: Array | float) -> Array:
   Args:
     q: `[N, ...]`, values of the sampled action under N critics.
     log_prob: `[...]`, its log-probability, in nats.
-    alpha: the temperature, a scalar or `[...]`, in units of reward per nat.
+    alpha: the temperature, a scalar or `[...]`, at least 0, in units of reward per nat.
 
   Returns:
     `[...]`, the soft value; gradients flow to every argument.
 
   Raises:
-    ValueError: the shapes don't fit.
+    ValueError: the shapes don't fit, or `alpha` is negative.
 
   >>> soft_value(jnp.array([5.0, 4.0]), jnp.array(-2.0), 0.1)
   Array(4.2, dtype=float32)
@@ -34,8 +34,9 @@ def soft_value(q: Array, log_prob: Array, alpha: Array | float) -> Array:
   arXiv 1802.09477.
   """
   q, log_prob, alpha = checks.as_floats(q=q, log_prob=log_prob, alpha=alpha)
+  checks.in_range('alpha', alpha, 0.0)
   checks.ensemble_shape('q', q, log_prob=log_prob)
-  checks.scalar_or_shape('alpha', alpha, log_prob.shape)
+  checks.scalar_or_like('alpha', alpha, log_prob=log_prob)
   return jnp.min(q, axis=0) - alpha * log_prob
 
 
@@ -48,7 +49,7 @@ def soft_q_target(
 
   Args:
     r_t: `[...]`, rewards.
-    discount_t: `[...]`, final bootstrap factors: gamma included, 0 only at true termination.
+    discount_t: scalar or `[...]`, final bootstrap factors: gamma included, 0 only at true termination.
     q_t: `[N, ...]`, values of an action sampled at the next state, under the N target critics.
     log_prob_t: `[...]`, the log-probability of that action, in nats.
     alpha: the temperature, a scalar or `[...]`; 0 leaves the entropy out of the target.
@@ -57,7 +58,7 @@ def soft_q_target(
     `[...]`, the targets; no gradient flows through them.
 
   Raises:
-    ValueError: the shapes don't fit.
+    ValueError: the shapes don't fit, or `alpha` is negative.
 
   >>> soft_q_target(jnp.array(1.0), jnp.array(0.99), jnp.array([5.0, 4.0]), jnp.array(-2.0), 0.1)
   Array(5.158, dtype=float32)
@@ -67,7 +68,9 @@ def soft_q_target(
   r_t, discount_t, q_t, log_prob_t, alpha = checks.as_floats(
     r_t=r_t, discount_t=discount_t, q_t=q_t, log_prob_t=log_prob_t, alpha=alpha
   )
-  checks.same_shape(r_t=r_t, discount_t=discount_t, log_prob_t=log_prob_t)
+  checks.same_shape(r_t=r_t, log_prob_t=log_prob_t)
+  checks.scalar_or_like('discount_t', discount_t, r_t=r_t)
+  checks.ensemble_shape('q_t', q_t, log_prob_t=log_prob_t)
   return jax.lax.stop_gradient(r_t + discount_t * soft_value(q_t, log_prob_t, alpha))
 
 
@@ -112,4 +115,5 @@ def n_step_soft_q_target(r_t: Array, discount_t: Array, v_t: Array, n: int) -> A
   returns = functools.partial(rlax.n_step_bootstrapped_returns, n=n, stop_target_gradients=True)
   for _ in range(r_t.ndim - 1):
     returns = jax.vmap(returns, in_axes=-1, out_axes=-1)
-  return returns(r_t, discount_t, v_t)
+  # Under x64 rlax mixes in float64 of its own.
+  return returns(r_t, discount_t, v_t).astype(r_t.dtype)
