@@ -20,10 +20,12 @@ from typing import Any
 
 from absl import flags
 
-from agents import command_flags, environments, metrics, overrides, quiet
-from agents.registry import AGENTS
-from agents.settings import Settings
-from agents.usage import UsageError, usage_errors
+from agents import environments
+from agents.command import flags as command_flags
+from agents.command import metrics, overrides, quiet
+from agents.command.registry import AGENTS
+from agents.command.settings import Settings
+from agents.command.usage import UsageError, usage_errors
 
 _ACME_MODULES = ('acme', 'launchpad', 'matplotlib', 'reverb', 'tensorboardX', 'tensorflow', 'tqdm')
 USAGE_EXIT_CODE = 2
@@ -163,7 +165,7 @@ def _prepare(settings: Settings) -> tuple[Settings, Any]:
       **networks,
     )
 
-  from agents.local_runner import LocalRunner
+  from agents.command.local_runner import LocalRunner
 
   quiet.after_imports()
   settings = dataclasses.replace(settings, config=dataclasses.asdict(config), networks=networks)

@@ -11,8 +11,9 @@ import time
 
 import pytest
 
-from agents import metrics, run
-from agents.settings import Settings
+from agents import run
+from agents.command import metrics
+from agents.command.settings import Settings
 
 _TINY = (
   '--steps=600',

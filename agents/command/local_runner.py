@@ -10,12 +10,13 @@ from typing import Any
 import dm_env
 import jax
 
-from agents import environments, experiments, loggers, plotting
-from agents.metrics import Evaluation
-from agents.progress import Progress, evaluation_header, evaluation_row
-from agents.registry import Agent
-from agents.settings import Settings
-from agents.watching import WatchedBuilder
+from agents import environments, experiments
+from agents.command import loggers, plotting
+from agents.command.metrics import Evaluation
+from agents.command.progress import Progress, evaluation_header, evaluation_row
+from agents.command.registry import Agent
+from agents.command.settings import Settings
+from agents.command.watching import WatchedBuilder
 
 from acme import specs  # isort: skip
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from tensorboardX.proto import event_pb2
 
-from agents import loggers, metrics
+from agents.command import loggers, metrics
 
 
 def _events(directory):

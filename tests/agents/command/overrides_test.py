@@ -6,7 +6,7 @@ from typing import Literal
 
 import pytest
 
-from agents import overrides
+from agents.command import overrides
 
 
 @dataclasses.dataclass(frozen=True)

@@ -5,7 +5,7 @@ import json
 import jax
 import pytest
 
-from agents.settings import Settings
+from agents.command.settings import Settings
 
 _SETTINGS = Settings(
   agent='sac',

@@ -4,7 +4,7 @@ import copy
 
 import pytest
 
-from agents.watching import WatchedBuilder
+from agents.command.watching import WatchedBuilder
 
 
 class _Actor:

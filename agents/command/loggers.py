@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 import tensorboardX
 
-from agents import metrics
+from agents.command import metrics
 
 # The counter of Acme's experiments that all components share.
 _STEPS = 'actor_steps'

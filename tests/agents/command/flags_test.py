@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from agents import command_flags
-from agents.usage import UsageError
+from agents.command import flags as command_flags
+from agents.command.usage import UsageError
 
 
 def test_defaults():

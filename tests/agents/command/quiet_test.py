@@ -9,7 +9,7 @@ pytest.importorskip('acme')
 
 _PROGRAM = """
 import sys
-from agents import quiet
+from agents.command import quiet
 quiet.before_imports()
 import agents.sac, reverb
 quiet.after_imports()

@@ -6,8 +6,9 @@ import pytest
 
 pytest.importorskip('acme')
 
-from agents import overrides, sac
-from agents.registry import AGENTS
+from agents import sac
+from agents.command import overrides
+from agents.command.registry import AGENTS
 
 
 def test_sac_is_known_with_its_options():

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from agents.usage import UsageError, usage_errors
+from agents.command.usage import UsageError, usage_errors
 
 
 def test_chosen_exceptions_become_usage_errors():

@@ -6,10 +6,11 @@ import pytest
 
 pytest.importorskip('acme')
 
-from agents import environments, metrics
-from agents.local_runner import CURVE_FILE_NAME, LocalRunner
-from agents.registry import AGENTS
-from agents.settings import Settings
+from agents import environments
+from agents.command import metrics
+from agents.command.local_runner import CURVE_FILE_NAME, LocalRunner
+from agents.command.registry import AGENTS
+from agents.command.settings import Settings
 
 _AGENT = AGENTS['sac']()
 

@@ -8,8 +8,8 @@ from typing import Any
 
 from absl import flags
 
-from agents.registry import AGENTS
-from agents.usage import UsageError
+from agents.command.registry import AGENTS
+from agents.command.usage import UsageError
 
 
 class _NumberParser(flags.ArgumentParser):

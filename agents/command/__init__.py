@@ -1,0 +1,1 @@
+"""The parts of the command `sac-train`; `agents.run` puts them together."""
