@@ -34,9 +34,9 @@ class LearnerState(NamedTuple):
 class BlocksLearner(acme.Learner):
   """Runs an `Algorithm` on batches from an iterator.
 
-  The update is one compiled program whose state is donated, so it is updated in place. It is dispatched
-  and not waited for: while the device works, the caller acts, inserts and reads. At most one update is
-  under way; the next `step` first waits for it.
+  The update is one compiled program. It is dispatched and not waited for: while the device works, the
+  caller acts, inserts and reads. `step` returns once the update before the one it started has finished,
+  so that the device never idles and falls behind by at most one.
 
   Args:
     algorithm: what to run; updates per step are its own affair (`updates_per_call`).
@@ -45,6 +45,9 @@ class BlocksLearner(acme.Learner):
     to_batch: turns a sample into the algorithm's batch; it is compiled into the update.
     counter: counts `steps` (calls of `step`) and `walltime` in seconds.
     logger: is given the metrics of every step, as device arrays that are ready to be read.
+    donate: whether the update reuses the memory of the state before it; by default on accelerators. On a
+      CPU memory is no concern, and updating in place makes XLA copy the params first: 8% slower at
+      256 x 256 on jax 0.4.38.
   """
 
   def __init__(
@@ -56,10 +59,11 @@ class BlocksLearner(acme.Learner):
     to_batch: Callable[[Any], Any] = lambda sample: sample,
     counter: counting.Counter | None = None,
     logger: loggers.Logger | None = None,
+    donate: bool | None = None,
   ):
+    donate = jax.default_backend() != 'cpu' if donate is None else donate
     if jnp.issubdtype(random_key.dtype, jax.dtypes.prng_key):
       random_key = jax.random.key_data(random_key)
-    self._policy_components = algorithm.policy_components
     self._iterator = iterator
     self._counter = counter or acme_compat.Counter(prefix='learner')
     self._logger = logger or loggers.NoOpLogger()
@@ -70,42 +74,36 @@ class BlocksLearner(acme.Learner):
       state: TrainingState, sample: Any
     ) -> tuple[TrainingState, Mapping[str, jax.Array], dict[str, Any]]:
       state, metrics = algorithm.update(state, to_batch(sample))
-      return state, metrics, self._policy_variables(state)
+      return state, metrics, policy_variables(state)
 
-    self._update = jax.jit(update, donate_argnums=0)
+    def policy_variables(state: TrainingState) -> dict[str, Any]:
+      variables = {name: state.params[name] for name in algorithm.policy_components}
+      # Actors may hold them long after the state was donated.
+      return jax.tree.map(lambda x: jnp.array(x, copy=True), variables) if donate else variables
+
+    self._policy_variables = policy_variables
+    self._update = jax.jit(update, donate_argnums=0 if donate else ())
     self._state = jax.jit(algorithm.init)(random_key)
-    self._variables = self._policy_variables(self._state)
+    self._variables = policy_variables(self._state)
     self._finished_variables = self._variables
-    self._metrics: Mapping[str, jax.Array] | None = None
-    self._counts: Mapping[str, float] = {}
+    self._metrics: Mapping[str, Any] | None = None
     self._last_step_time: float | None = None
-
-  def _policy_variables(self, state: TrainingState) -> dict[str, Any]:
-    """Copies what actors need, since they may hold it long after the state was donated."""
-    return {
-      name: jax.tree.map(lambda x: jnp.array(x, copy=True), state.params[name])
-      for name in self._policy_components
-    }
 
   def step(self) -> None:
     """Takes one sample from the iterator and starts one update on it."""
     sample = next(self._iterator)
-    self._finish_update()
+    before, variables_before = self._metrics, self._variables
     with self._lock:
-      self._state, self._metrics, self._variables = self._update(self._state, sample)
+      self._state, metrics, self._variables = self._update(self._state, sample)
     now = time.time()
     # Time spent waiting for the first data is nobody's learning time.
     elapsed = 0.0 if self._last_step_time is None else now - self._last_step_time
     self._last_step_time = now
-    self._counts = self._counter.increment(steps=1, walltime=elapsed)
-
-  def _finish_update(self) -> None:
-    """Waits for the update under way and logs it; its metrics are ready then, so reading them is free."""
-    if self._metrics is None:
-      return
-    self._finished_variables = jax.block_until_ready(self._variables)
-    self._logger.write({**self._metrics, **self._counts})
-    self._metrics = None
+    self._metrics = {**metrics, **self._counter.increment(steps=1, walltime=elapsed)}
+    self._finished_variables = jax.block_until_ready(variables_before)
+    if before is not None:
+      # They belong to a finished update, so reading them makes nobody wait.
+      self._logger.write(before)
 
   def get_variables(self, names: Sequence[str]) -> list[dict[str, Any]]:
     """Returns the params that policies read, of the last update that has finished.

@@ -81,25 +81,21 @@ def sac(
     return gradient_step(component, objective, optimizer, axis_name=axis_name)
 
   critic = critic_objective(networks, entropy_backup=entropy_backup, pointwise_loss=pointwise_loss)
-  actor_step = step('actor', actor_objective(networks), actor_optimizer)
+  actor_steps = [step('actor', actor_objective(networks), actor_optimizer)]
   if learn_temperature:
-    temperature = temperature_objective(target_entropy)
-    actor_step = chain(actor_step, step('log_alpha', temperature, temperature_optimizer))
+    actor_steps.append(step('log_alpha', temperature_objective(target_entropy), temperature_optimizer))
   if log_alpha_bounds is not None:
     low, high = log_alpha_bounds
     if not low <= high:
       raise ValueError(f'log_alpha_bounds must be (low, high) with low <= high, got {(low, high)}.')
-    actor_step = chain(
-      actor_step,
-      map_component('log_alpha', lambda params: jnp.clip(params['log_alpha'], low, high)),
-    )
+    actor_steps.append(map_component('log_alpha', lambda params: jnp.clip(params['log_alpha'], low, high)))
   if actor_update_period != 1:
-    actor_step = every(actor_update_period, actor_step)
+    actor_steps = [every(actor_update_period, chain(*actor_steps))]
   return algorithm(
     networks,
     chain(
       step('critic', critic, critic_optimizer),
-      actor_step,
+      *actor_steps,
       polyak_step('critic', 'target_critic', tau),
     ),
     initial_alpha=initial_alpha,

@@ -48,11 +48,13 @@ class RecordingLogger:
     pass
 
 
-def make_learner(skip: int = 0, logger: Any = None, **options: Any) -> BlocksLearner:
+def make_learner(
+  skip: int = 0, logger: Any = None, donate: bool | None = None, **options: Any
+) -> BlocksLearner:
   options = {'normalize_observations': True, 'actor_update_period': 2, 'updates_per_call': 3, **options}
   algorithm = recipes.sac(make_plain_networks(random=True), **options)
   batches = (make_batch(12, seed=i) for i in itertools.count(skip))
-  return BlocksLearner(algorithm, jax.random.PRNGKey(7), batches, logger=logger)
+  return BlocksLearner(algorithm, jax.random.PRNGKey(7), batches, logger=logger, donate=donate)
 
 
 def assert_same_bits(a: Any, b: Any) -> None:
@@ -86,8 +88,9 @@ def test_a_resumed_run_in_a_fresh_process_equals_an_uninterrupted_one_bit_for_bi
   assert resumed.counter['counts']['steps'] == expected.counter['counts']['steps'] == 10
 
 
-def test_saving_copies_and_does_not_disturb():
-  saver, other = make_learner(), make_learner()
+@pytest.mark.parametrize('donate', [False, True])
+def test_saving_copies_and_does_not_disturb(donate: bool):
+  saver, other = make_learner(donate=donate), make_learner(donate=donate)
   saver.step()
   other.step()
   saved = saver.save()
@@ -99,8 +102,9 @@ def test_saving_copies_and_does_not_disturb():
   assert_same_bits(saver.save().training_state, other.save().training_state)
 
 
-def test_variables_outlive_the_state_that_they_came_from():
-  learner = make_learner()
+@pytest.mark.parametrize('donate', [False, True])
+def test_variables_outlive_the_state_that_they_came_from(donate: bool):
+  learner = make_learner(donate=donate)
   (first,) = learner.get_variables(['policy'])
   assert sorted(first) == ['actor', 'observation_statistics']
   loc = np.array(first['actor']['loc'])
@@ -111,6 +115,19 @@ def test_variables_outlive_the_state_that_they_came_from():
   (later, again) = learner.get_variables(['policy', 'policy'])
   assert np.any(np.asarray(later['actor']['loc']) != loc)
   assert later is again
+
+
+def test_donated_memory_is_reused_and_changes_nothing():
+  donor, keeper = make_learner(donate=True), make_learner(donate=False)
+  first = jax.tree.leaves(donor._state)
+  for _ in range(3):
+    donor.step()
+    keeper.step()
+  assert all(leaf.is_deleted() for leaf in first)
+  for a, b in zip(
+    jax.tree.leaves(donor.save().training_state), jax.tree.leaves(keeper.save().training_state), strict=True
+  ):
+    np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6)
 
 
 def test_variables_follow_finished_updates():

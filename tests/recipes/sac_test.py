@@ -336,14 +336,14 @@ def test_two_devices_take_the_step_of_the_whole_batch(normalize: bool):
 
 
 def test_devices_draw_different_noise_and_keep_one_state():
-  algorithm = recipes.sac(make_plain_networks(random=True), axis_name='devices')
+  algorithm = recipes.sac(make_plain_networks(random=True), axis_name='devices', **SGD)
   state = jax.tree.map(lambda x: jnp.stack([x, x]), algorithm.init(jax.random.PRNGKey(0)))
   same = jax.tree.map(lambda x: np.stack([x, x]), make_batch())
   new, _ = jax.pmap(algorithm.update, 'devices', devices=jax.devices()[:2])(state, same)
   for leaf in jax.tree.leaves(new):
     np.testing.assert_array_equal(leaf[0], leaf[1])
   # Were both to draw the same noise, the step would be that of one device alone.
-  alone = recipes.sac(make_plain_networks(random=True))
+  alone = recipes.sac(make_plain_networks(random=True), **SGD)
   one, _ = jax.jit(alone.update)(alone.init(jax.random.PRNGKey(0)), make_batch())
   assert np.any(np.abs(new.params['actor']['loc'][0] - one.params['actor']['loc']) > 1e-6)
 
