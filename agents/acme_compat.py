@@ -28,7 +28,7 @@ try:
 except ModuleNotFoundError as error:
   raise ImportError(
     f'the Acme agents need the module {error.name!r}, which is not installed: run '
-    "`pip install 'sac-blocks[acme]'` with Python 3.10 on Linux"
+    '`uv sync --python 3.10 --extra acme` on Linux'
   ) from error
 
 if TYPE_CHECKING:

@@ -329,7 +329,7 @@ def _import(module: str, where: str = '') -> ModuleType:
   except ModuleNotFoundError as error:
     if error.name != package:
       raise
-  raise ImportError(f"{package} is not installed: `pip install 'sac-blocks[envs]'` brings it{where}.")
+  raise ImportError(f'{package} is not installed: `uv sync --extra envs` brings it{where}.')
 
 
 def _load_bsuite(task: str, seed: int, own_time_limit: bool) -> dm_env.Environment:

@@ -98,8 +98,8 @@ def _check_installed() -> None:
   missing = [name for name in _ACME_MODULES if importlib.util.find_spec(name) is None]
   if missing:
     raise UsageError(
-      "the Acme runner needs Python 3.10 on Linux and `pip install 'sac-blocks[acme,envs]'`, but this is "
-      f'Python {platform.python_version()} without {", ".join(missing)}'
+      'the Acme runner needs Python 3.10 on Linux and `uv sync --python 3.10 --extra acme --extra envs`, '
+      f'but this is Python {platform.python_version()} without {", ".join(missing)}'
     )
 
 

@@ -43,7 +43,7 @@ def test_names_the_install_command_where_a_module_is_missing(missing):
   last_line = result.stderr.strip().splitlines()[-1]
   assert last_line == (
     f"ImportError: the Acme agents need the module '{missing}', which is not installed: "
-    "run `pip install 'sac-blocks[acme]'` with Python 3.10 on Linux"
+    'run `uv sync --python 3.10 --extra acme` on Linux'
   )
 
 

@@ -604,7 +604,7 @@ def test_missing_package_says_what_to_install(monkeypatch, name, package):
     raise ModuleNotFoundError(f'No module named {package!r}', name=package)
 
   monkeypatch.setattr(environments.importlib, 'import_module', missing)
-  message = rf"{package} is not installed: `pip install 'sac-blocks\[envs\]'` brings it"
+  message = rf'{package} is not installed: `uv sync --extra envs` brings it'
   with pytest.raises(ImportError, match=message) as caught:
     environments.make(name)
   assert caught.value.__context__ is None

@@ -152,7 +152,10 @@ def test_missing_packages_are_named_with_the_command_that_brings_them(refused, m
     run.importlib.util, 'find_spec', lambda name: None if name == 'reverb' else find_spec(name)
   )
   message = refused()
-  assert "the Acme runner needs Python 3.10 on Linux and `pip install 'sac-blocks[acme,envs]'`" in message
+  assert (
+    'the Acme runner needs Python 3.10 on Linux and `uv sync --python 3.10 --extra acme --extra envs`'
+    in message
+  )
   assert 'reverb' in message
 
 

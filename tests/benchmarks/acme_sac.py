@@ -130,7 +130,7 @@ def acting() -> None:
   import jax
   import numpy as np
 
-  from agents import sac
+  from agents import acme_compat, sac  # noqa: F401  (mends Acme before acme.jax is imported)
   from acme.agents.jax import actor_core, actors  # isort: skip
   from acme.agents.jax.sac import networks as acme_networks  # isort: skip
   from acme.jax import variable_utils  # isort: skip

@@ -1,0 +1,58 @@
+"""The README's examples run as they stand."""
+
+from __future__ import annotations
+
+import pathlib
+import re
+
+import numpy as np
+import pytest
+
+README = (pathlib.Path(__file__).parent.parent / 'README.md').read_text()
+EXAMPLES = re.findall(r'```python\n(.*?)```', README, flags=re.DOTALL)
+
+
+def example(marker: str) -> str:
+  (found,) = [code for code in EXAMPLES if marker in code]
+  return found
+
+
+def test_primitives_in_a_custom_loss(capsys: pytest.CaptureFixture[str]):
+  exec(compile(example('def critic_loss'), 'README.md', 'exec'), {})
+  printed = np.array(re.findall(r'-?\d+\.\d+', capsys.readouterr().out), np.float64)
+  # The target is 5.158, so the gradient is q - y.
+  np.testing.assert_allclose(printed, [5.0 - 5.158, 4.0 - 5.158], rtol=1e-4)
+
+
+def test_sac_from_blocks_and_swapped_blocks():
+  import jax
+
+  from sac_blocks import Transition, recipes
+
+  names: dict = {}
+  exec(compile(example('step = blocks.chain'), 'README.md', 'exec'), names)
+  exec(compile(example('fixed_temperature ='), 'README.md', 'exec'), names)
+  batch = Transition(
+    np.ones((4, 3), np.float32),
+    np.zeros((4, 1), np.float32),
+    np.ones(4, np.float32),
+    np.full(4, 0.99, np.float32),
+    np.ones((4, 3), np.float32),
+  )
+  _, metrics = names['update'](names['state'], batch)
+  assert np.isfinite(metrics['critic_loss'])
+  for name in ('fixed_temperature', 'delayed_actor', 'periodic_targets'):
+    algorithm = recipes.algorithm(names['networks'], names[name])
+    _, metrics = jax.jit(algorithm.update)(algorithm.init(jax.random.key(0)), batch)
+    assert np.isfinite(metrics['critic_loss']), name
+    assert ('log_alpha_loss' in metrics) == (name != 'fixed_temperature')
+
+
+@pytest.mark.slow
+def test_the_acme_example_trains(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch):
+  pytest.importorskip('acme')
+  monkeypatch.setenv('HOME', str(tmp_path))
+  code = example('experiments.run_experiment')
+  small = code.replace('10_000', '1_200').replace('eval_every=1000', 'eval_every=600')
+  assert small != code
+  exec(compile(small.replace('num_eval_episodes=10', 'num_eval_episodes=1'), 'README.md', 'exec'), {})
