@@ -128,7 +128,10 @@ class NoLogger:
     pass
 
 
-def test_the_parts_work_together():
+@pytest.mark.parametrize(
+  ('name', 'observations'), [('gymnasium:Pendulum-v1', 'flat'), ('dm_control:cartpole:swingup', 'native')]
+)
+def test_the_parts_work_together(name: str, observations: Any):
   """Actor, adder, table, dataset and learner, by hand, with 2 updates a step and n-step data."""
   config = SACConfig(
     **SMALL,
@@ -139,9 +142,10 @@ def test_the_parts_work_together():
     samples_per_insert_tolerance_rate=10.0,
   )
   builder = SACBuilder(config)
-  environment = environments.make('gymnasium:Pendulum-v1', max_episode_steps=30)
+  environment = environments.make(name, observations=observations, max_episode_steps=30)
   spec = specs.make_environment_spec(environment)
-  networks = make_networks(spec, hidden_sizes=(8,))
+  keys = {'policy_keys': ('position',), 'critic_keys': ('position', 'velocity')}
+  networks = make_networks(spec, hidden_sizes=(8,), **(keys if observations == 'native' else {}))
   policy = builder.make_policy(networks, spec)
   server = reverb.Server(builder.make_replay_tables(spec, policy))
   client = reverb.Client(f'localhost:{server.port}')
