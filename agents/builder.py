@@ -79,6 +79,10 @@ class BlocksBuilder(
       )
     ]
 
+  def projected_replay_bytes(self, environment_spec: specs.EnvironmentSpec, num_steps: int) -> int:
+    """Returns the bytes that replay takes after so many environment steps, if its data doesn't compress."""
+    return replay.projected_bytes(environment_spec, min(num_steps, self._config.max_replay_size))
+
   def make_dataset_iterator(self, replay_client: reverb.Client) -> Iterator[reverb.ReplaySample]:
     """Makes the iterator over batches for one learner step each."""
     return replay.make_dataset_iterator(

@@ -182,7 +182,7 @@ def _train(settings: Settings, directory: Path, *, resume: bool) -> int:
     settings.save(directory)
   print(
     f'{settings.agent} on {settings.env}, seed {settings.seed}, {settings.steps:,} steps on {runner.device}, '
-    f'logs in {directory}'
+    f'up to {runner.replay_bytes / 1e6:,.0f} MB of replay, logs in {directory}'
   )
   if resume:
     print(

@@ -53,6 +53,11 @@ class LocalRunner:
     device = jax.devices()[0]
     return device.platform if device.platform == 'cpu' else f'{device.platform} ({device.device_kind})'
 
+  @property
+  def replay_bytes(self) -> int:
+    """Memory that replay will take at the most."""
+    return self._builder.projected_replay_bytes(self._spec, self._settings.steps)
+
   def run(self, directory: Path) -> Evaluation:
     """Trains to the end, from the checkpoint in the directory if there is one.
 

@@ -180,6 +180,14 @@ def test_the_parts_work_together(name: str, observations: Any):
   server.stop()
 
 
+def test_projected_memory_is_that_of_the_steps_or_of_a_full_table():
+  builder = SACBuilder(SACConfig(min_replay_size=20, max_replay_size=1000))
+  small, full, beyond = (builder.projected_replay_bytes(box(), steps) for steps in (100, 1000, 10**7))
+  assert full == beyond == 10 * small
+  # Two observations of 3, an action of 2, reward and discount, in float32.
+  assert small > 100 * 4 * (3 + 2 + 1 + 1 + 3)
+
+
 def test_an_actor_needs_a_source_of_params():
   builder = SACBuilder(SACConfig(**SMALL))
   networks = make_networks(box(), hidden_sizes=(8,))
