@@ -43,18 +43,26 @@ def make_actor_core(algorithm: Algorithm, *, evaluation: bool) -> actor_core.Act
 
 
 class _LocalVariables:
-  """A variable client for a learner in the same process, which has nothing to transfer or wait for."""
+  """A variable client for a learner in the same process, which answers at once."""
 
   def __init__(self, learner: BlocksLearner):
     self._learner = learner
+    self._newest: Any = None
+    self.params: Any = None
     self.update()
 
   def update(self, wait: bool = False) -> None:
-    """Takes the learner's newest finished params."""
-    del wait
-    (self.params,) = self._learner.get_variables(['policy'])
+    """Takes the params of the learner's last finished update, or with `wait` of the one under way."""
+    if wait:
+      self._learner.wait()
+    (newest,) = self._learner.get_variables(['policy'])
+    if newest is not self._newest:
+      # Moved once an update rather than with every action, where the learner has an accelerator.
+      self._newest, self.params = newest, jax.device_put(newest, jax.devices('cpu')[0])
 
-  update_and_wait = update
+  def update_and_wait(self) -> None:
+    """Takes the params of the learner's newest update."""
+    self.update(wait=True)
 
 
 def make_actor(

@@ -75,10 +75,7 @@ class Checkpointer:
 
   def checkpoints(self) -> list[pathlib.Path]:
     """Returns the files that hold checkpoints, oldest first."""
-    return sorted(self._files('checkpoint') + self._files('kept'), key=_number)
-
-  def _files(self, kind: str) -> list[pathlib.Path]:
-    return sorted(self._directory.glob(f'{kind}-*.pickle'), key=_number)
+    return _files(self._directory, 'checkpoint', 'kept')
 
   def save(self, force: bool = False) -> bool:
     """Saves if it is time to.
@@ -99,8 +96,8 @@ class Checkpointer:
     return True
 
   def _drop_old(self) -> None:
-    for path in self._files('checkpoint')[: -self._max_to_keep]:
-      kept = self._files('kept')
+    for path in _files(self._directory, 'checkpoint')[: -self._max_to_keep]:
+      kept = _files(self._directory, 'kept')
       if self._keep_every_n_hours is not None and (
         not kept or path.stat().st_mtime - kept[-1].stat().st_mtime >= 3600.0 * self._keep_every_n_hours
       ):
@@ -117,27 +114,50 @@ class Checkpointer:
     Raises:
       ValueError: all checkpoints are damaged, or the newest one holds other objects.
     """
-    paths = self.checkpoints()
-    for path in reversed(paths):
-      payload = _read(path)
-      if payload is None:
-        logging.warning('The checkpoint %s is damaged and is passed over.', path)
-        continue
-      states = pickle.loads(payload)
-      if states.keys() != self._objects.keys():
-        raise ValueError(
-          f'The checkpoint {path} holds {sorted(states)}, expected {sorted(self._objects)}: '
-          'restore it with the objects that it was made of, or choose another directory.'
-        )
-      for name, saveable in self._objects.items():
-        saveable.restore(_from_host(states[name]))
-      return True
-    if paths:
+    states = read_newest(self._directory)
+    if states is None:
+      return False
+    if states.keys() != self._objects.keys():
       raise ValueError(
-        f'All {len(paths)} checkpoints in {self._directory} are damaged: '
-        'remove them to start anew, or choose another directory.'
+        f'The newest checkpoint in {self._directory} holds {sorted(states)}, expected '
+        f'{sorted(self._objects)}: restore it with the objects that it was made of, or choose another '
+        'directory.'
       )
-    return False
+    for name, saveable in self._objects.items():
+      saveable.restore(states[name])
+    return True
+
+
+def read_newest(directory: str | os.PathLike[str]) -> dict[str, Any] | None:
+  """Reads the newest checkpoint in a directory, passing over those that are damaged.
+
+  Args:
+    directory: of a `Checkpointer`.
+
+  Returns:
+    What the objects' `save` had returned, by name; None if there is no checkpoint.
+
+  Raises:
+    ValueError: all checkpoints are damaged.
+  """
+  directory = pathlib.Path(directory).expanduser()
+  paths = _files(directory, 'checkpoint', 'kept')
+  for path in reversed(paths):
+    payload = _read(path)
+    if payload is not None:
+      return {name: _from_host(state) for name, state in pickle.loads(payload).items()}
+    logging.warning('The checkpoint %s is damaged and is passed over.', path)
+  if paths:
+    raise ValueError(
+      f'All {len(paths)} checkpoints in {directory} are damaged: '
+      'remove them to start anew, or choose another directory.'
+    )
+  return None
+
+
+def _files(directory: pathlib.Path, *kinds: str) -> list[pathlib.Path]:
+  paths = [path for kind in kinds for path in directory.glob(f'{kind}-*.pickle')]
+  return sorted(paths, key=_number)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -68,7 +68,7 @@ class ReplayConfig:
       'variable_update_period',
     ):
       value = getattr(self, name)
-      check_option(name, value, isinstance(value, int) and value >= 1, 'an integer of at least 1')
+      check_option(name, value, type(value) is int and value >= 1, 'an integer of at least 1')
     check_option('discount', self.discount, 0.0 <= self.discount <= 1.0, 'in [0, 1]')
     check_option('reward_scale', self.reward_scale, 0.0 < self.reward_scale < math.inf, 'positive')
     check_option(

@@ -23,7 +23,8 @@ class LearnerState(NamedTuple):
   """What a learner saves: all that its next updates depend on.
 
   Attributes:
-    training_state: params, targets, optimiser states, statistics and the random key, as NumPy arrays.
+    training_state: params, targets, optimiser states, statistics and the random key, as NumPy arrays but
+      for typed random keys that an optimiser may hold.
     counter: the learner's own counts.
   """
 
@@ -105,6 +106,10 @@ class BlocksLearner(acme.Learner):
       # They belong to a finished update, so reading them makes nobody wait.
       self._logger.write(before)
 
+  def wait(self) -> None:
+    """Returns once no update is under way."""
+    jax.block_until_ready(self._variables)
+
   def get_variables(self, names: Sequence[str]) -> list[dict[str, Any]]:
     """Returns the params that policies read, of the last update that has finished.
 
@@ -127,8 +132,7 @@ class BlocksLearner(acme.Learner):
   def save(self) -> LearnerState:
     """Returns a copy of everything that the next updates depend on."""
     with self._lock:
-      # Copied, since a view of the device's memory would change under the reader's hands.
-      training_state = jax.tree.map(lambda x: np.array(x, copy=True), self._state)
+      training_state = jax.tree.map(_copy, self._state)
     return LearnerState(training_state, self._counter.save())
 
   def restore(self, state: LearnerState) -> None:
@@ -146,6 +150,13 @@ class BlocksLearner(acme.Learner):
       self._finished_variables = self._variables
       self._metrics = None
     self._counter.restore(state.counter)
+
+
+def _copy(leaf: jax.Array) -> Any:
+  if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
+    return leaf.copy()  # NumPy has no such dtype.
+  # Copied, since a view of the device's memory would change under the reader's hands.
+  return np.array(leaf, copy=True)
 
 
 def _matching(saved: TrainingState, current: TrainingState) -> TrainingState:

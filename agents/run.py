@@ -20,7 +20,7 @@ from typing import Any
 
 from absl import flags
 
-from agents import environments
+from agents import checkpointing, environments
 from agents.command import flags as command_flags
 from agents.command import metrics, overrides, quiet
 from agents.command.registry import AGENTS
@@ -78,7 +78,7 @@ def _resumed_run(parsed: flags.FlagValues) -> tuple[Settings, Path]:
     with usage_errors(ValueError, about=f'--{flag}: '):
       given = overrides.parse(getattr(parsed, flag))
     # The settings were written as JSON, which has no tuples.
-    for name, value in json.loads(json.dumps(given)).items():
+    for name, value in json.loads(json.dumps(given, default=repr)).items():
       if name not in stored or stored[name] != value:
         raise UsageError(
           f'the run in {directory} has {name}={stored.get(name, "its default")}, so it cannot be resumed '
@@ -167,7 +167,6 @@ def _prepare(settings: Settings) -> tuple[Settings, Any]:
 
   from agents.command.local_runner import LocalRunner
 
-  quiet.after_imports()
   settings = dataclasses.replace(settings, config=dataclasses.asdict(config), networks=networks)
   with usage_errors(ValueError):
     runner = LocalRunner(settings, agent, environment)
@@ -175,8 +174,23 @@ def _prepare(settings: Settings) -> tuple[Settings, Any]:
   return settings, runner
 
 
+def _check_steps_left(settings: Settings, directory: Path) -> None:
+  with usage_errors(ValueError):
+    states = checkpointing.read_newest(directory / 'checkpoints') or {}
+  done = int(states['counter']['counts'].get('actor_steps', 0))
+  needed = settings.config['min_replay_size']
+  if 0 < settings.steps - done < needed:
+    raise UsageError(
+      f'--steps={settings.steps} leaves {settings.steps - done} steps to the checkpoint after {done}, but '
+      f'replay is not part of it and learning starts again after {needed}: raise --steps to {done + needed} '
+      'or more'
+    )
+
+
 def _train(settings: Settings, directory: Path, *, resume: bool) -> int:
   settings, runner = _prepare(settings)
+  if resume:
+    _check_steps_left(settings, directory)
   with usage_errors(OSError, about='the log directory cannot be written: '):
     directory.mkdir(parents=True, exist_ok=True)
     settings.save(directory)

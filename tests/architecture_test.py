@@ -48,6 +48,7 @@ def imports(path: pathlib.Path, *, top_level_only: bool = False) -> Iterator[str
     if isinstance(node, ast.Import):
       yield from (alias.name for alias in node.names)
     elif isinstance(node, ast.ImportFrom):
+      assert node.level == 0, f'{dotted(path)} has a relative import, which the table cannot see'
       yield from (f'{node.module}.{alias.name}' for alias in node.names)
 
 
@@ -59,6 +60,7 @@ def test_sac_blocks_imports_only_downwards(path: pathlib.Path):
   assert layer in LAYERS, f'{path} is in no layer of the import table'
   for name in imports(path):
     assert not name.startswith('agents'), f'{dotted(path)} imports {name}'
+    assert name != 'sac_blocks', f'{dotted(path)} imports the whole package'
     if not name.startswith('sac_blocks.'):
       continue
     below = name.removeprefix('sac_blocks.')

@@ -44,7 +44,7 @@ def parse(text: str) -> dict[str, Any]:
       raise ValueError(f'{keyword.arg} is given twice')
     try:
       values[keyword.arg] = ast.literal_eval(keyword.value)
-    except ValueError:
+    except (TypeError, ValueError):
       raise ValueError(
         f'{keyword.arg}={ast.unparse(keyword.value)} is not a Python literal, '
         "expected one such as 128, 1e-3, True, None, (64, 64) or 'text'"

@@ -41,6 +41,8 @@ class DeferredInterrupts(contextlib.AbstractContextManager):
     if self._deferring and not self._pending:
       self._pending = True
     elif self._previous is not None:
+      # Cleared first, or the end of the section would pass on the same signals once more.
+      self._pending = False
       self._previous(signal_number, frame)
 
   @contextlib.contextmanager
@@ -52,5 +54,4 @@ class DeferredInterrupts(contextlib.AbstractContextManager):
     finally:
       self._deferring = False
       if self._pending:
-        self._pending = False
         self._handle(signal.SIGINT, None)

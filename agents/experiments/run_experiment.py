@@ -6,6 +6,7 @@ import contextlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import dm_env
 import jax
 import reverb
 from absl import logging
@@ -34,9 +35,12 @@ def run_experiment(
 
   The environment is stepped by whole episodes until the budget is spent. After each step the learner
   takes as many batches as the rate limiters of the replay tables give out; a thread reads ahead.
+  Evaluation has an environment of its own, so that it leaves training as it is.
+
   Checkpoints hold the learner and the counts, but not replay, which is filled anew by an experiment
-  that is resumed. The last one is made at the end, or upon Ctrl-C, when the steps of the episode that
-  is cut off are not counted.
+  that is resumed; its environment and actor go on with random numbers that depend on the steps made.
+  The last checkpoint is made at the end, or upon Ctrl-C, when the steps of the episode that is cut off
+  are not counted.
 
   Args:
     experiment: what to run.
@@ -44,7 +48,8 @@ def run_experiment(
     num_eval_episodes: episodes of each evaluation; 0 for no evaluation.
 
   Raises:
-    ValueError: `eval_every` is not positive, or a rate limiter would never let learning start.
+    ValueError: `eval_every` is not positive, or a rate limiter would never let learning start within
+      the steps that are left.
     RuntimeError: the learner takes other than one batch a step, or no batch arrives though the tables
       have samples.
     KeyboardInterrupt: upon Ctrl-C.
@@ -53,12 +58,17 @@ def run_experiment(
     raise ValueError(f'eval_every must be at least 1, got {eval_every}.')
   builder = experiment.builder
   learner_key, key = jax.random.split(jax.random.PRNGKey(experiment.seed))
-  actor_key, _ = jax.random.split(key)
+  actor_key, eval_actor_key, eval_environment_key = jax.random.split(key, 3)
 
   with contextlib.ExitStack() as stack:
-    environment = experiment.environment_factory(experiment.seed)
-    stack.callback(environment.close)
-    environment_spec = experiment.environment_spec or specs.make_environment_spec(environment)
+
+    def make_environment(seed: int) -> dm_env.Environment:
+      environment = experiment.environment_factory(seed)
+      stack.callback(environment.close)
+      return environment
+
+    eval_environment = make_environment(_uint32(eval_environment_key))
+    environment_spec = experiment.environment_spec or specs.make_environment_spec(eval_environment)
     networks = experiment.network_factory(environment_spec)
     policy = make_policy(experiment, networks, environment_spec, evaluation=False)
 
@@ -87,6 +97,17 @@ def run_experiment(
       saved = {'learner': learner, 'counter': counter}
       checkpointer = _make_checkpointer(experiment.checkpointing, saved)
       checkpointer.restore()
+    actor_counter = acme_compat.Counter(counter, prefix='actor', time_delta=0.0)
+    steps_before = int(counter.get_counts().get(actor_counter.get_steps_key(), 0))
+    num_steps = experiment.max_num_actor_steps - steps_before
+    seed = experiment.seed
+    if steps_before:
+      if num_steps > 0:
+        rate_limits.check_reachable(tables, num_steps)
+      # Or the episodes and the noise of the first steps would come again.
+      actor_key, environment_key = jax.random.split(jax.random.fold_in(actor_key, steps_before))
+      seed = _uint32(environment_key)
+    environment = make_environment(seed)
 
     adder = builder.make_adder(client, environment_spec, policy)
     if adder is not None:
@@ -95,21 +116,18 @@ def run_experiment(
     interrupts = stack.enter_context(DeferredInterrupts())
     actor = LearningActor(actor, learner, batches, tables, backlogs, interrupts, checkpointer)
 
-    def make_loop(label: str, actor: Any) -> tuple[acme_compat.EnvironmentLoop, str]:
-      child = acme_compat.Counter(counter, prefix=label, time_delta=0.0)
-      steps_key = child.get_steps_key()
-      logger = experiment.logger_factory(label, steps_key, 0)
-      loop = acme_compat.EnvironmentLoop(environment, actor, child, logger, observers=experiment.observers)
-      return loop, steps_key
+    def make_loop(
+      label: str, environment: dm_env.Environment, actor: Any, counter: acme_compat.Counter
+    ) -> acme_compat.EnvironmentLoop:
+      logger = experiment.logger_factory(label, counter.get_steps_key(), 0)
+      return acme_compat.EnvironmentLoop(environment, actor, counter, logger, observers=experiment.observers)
 
-    train_loop, steps_key = make_loop('actor', actor)
-    num_steps = experiment.max_num_actor_steps - int(counter.get_counts().get(steps_key, 0))
+    train_loop = make_loop('actor', environment, actor, actor_counter)
     if num_eval_episodes:
       eval_policy = make_policy(experiment, networks, environment_spec, evaluation=True)
-      eval_actor = builder.make_actor(
-        jax.random.PRNGKey(experiment.seed), eval_policy, environment_spec, variable_source=learner
-      )
-      eval_loop, _ = make_loop('evaluator', eval_actor)
+      eval_actor = builder.make_actor(eval_actor_key, eval_policy, environment_spec, variable_source=learner)
+      eval_counter = acme_compat.Counter(counter, prefix='evaluator', time_delta=0.0)
+      eval_loop = make_loop('evaluator', eval_environment, eval_actor, eval_counter)
     else:
       eval_every = max(1, num_steps)
 
@@ -139,6 +157,10 @@ def run_experiment(
       raise
     if checkpointer is not None:
       checkpointer.save(force=True)
+
+
+def _uint32(key: jax.Array) -> int:
+  return int(jax.random.bits(key, dtype='uint32'))
 
 
 def _make_checkpointer(config: CheckpointingConfig, saved: Mapping[str, Saveable]) -> Checkpointer:

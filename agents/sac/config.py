@@ -22,7 +22,7 @@ class SACConfig(ReplayConfig):
     max_gradient_norm: global norm to which actor and critic gradients are clipped; None doesn't clip.
     learn_temperature: False keeps alpha at `initial_alpha`.
     initial_alpha: the temperature at the start, positive, in units of (scaled) reward per nat.
-    log_alpha_bounds: lowest and highest log alpha, or None.
+    log_alpha_bounds: lowest and highest log alpha where it is learned, or None.
     target_entropy: in nats; None takes minus the number of action dimensions.
     tau: step size of the target critics per update, in [0, 1].
     actor_update_period: critic updates per update of actor and temperature.
@@ -61,9 +61,16 @@ class SACConfig(ReplayConfig):
       bounds is None or (len(bounds) == 2 and bounds[0] <= bounds[1]),
       '(low, high) with low <= high, or None',
     )
+    if bounds is not None:
+      low, high = bounds
+      inside = low - 1e-6 <= math.log(self.initial_alpha) <= high + 1e-6
+      check_option('initial_alpha', self.initial_alpha, inside, f'within exp of log_alpha_bounds {bounds}')
+      check_option('log_alpha_bounds', bounds, self.learn_temperature, 'None where learn_temperature=False')
+    target = self.target_entropy
+    check_option('target_entropy', target, target is None or math.isfinite(target), 'finite, or None')
     check_option('tau', self.tau, 0.0 <= self.tau <= 1.0, 'in [0, 1]')
     check_option(
-      'actor_update_period', period, isinstance(period, int) and period >= 1, 'an integer of at least 1'
+      'actor_update_period', period, type(period) is int and period >= 1, 'an integer of at least 1'
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple
 
 import jax
@@ -62,19 +63,13 @@ def update_statistics(
 
   Reference: Chan, Golub and LeVeque 1983, 'Algorithms for computing the sample variance', eq. 2.1.
   """
-  first_mean = jax.tree.leaves(statistics.mean)[0]
-  first = jax.tree.leaves(observation)[0]
-  examples = 1
-  for size in first.shape[: first.ndim - first_mean.ndim]:
-    examples *= size
+  examples = math.prod(_leading_shape(statistics, observation))
   # psum of a Python number is a Python number: the size of the axis.
   examples *= 1 if axis_name is None else jax.lax.psum(1, axis_name)
   total = jnp.minimum(statistics.num_observations + examples, _MAX_COUNT)
   weight = jnp.where(statistics.num_observations == 0, 1.0, examples / total.astype(jnp.float32))
 
   def moments(mean: Array, variance: Array, x: Array) -> tuple[Array, Array]:
-    if x.shape[x.ndim - mean.ndim :] != mean.shape:
-      raise ValueError(f'Expected observations of shape [..., *{mean.shape}], got {x.shape}.')
     axes = tuple(range(x.ndim - mean.ndim))
     x = x.astype(mean.dtype)
     batch_mean = jnp.mean(x, axis=axes)
@@ -118,6 +113,7 @@ def normalize(
   >>> normalize(seen, jnp.array([10.0]))
   Array([1.], dtype=float32)
   """
+  _leading_shape(statistics, observation)
 
   def leaf(mean: Array, variance: Array, x: Array) -> Array:
     x = jnp.asarray(x, mean.dtype)
@@ -129,6 +125,23 @@ def normalize(
     return jnp.clip(centred / jnp.expand_dims(scale, axes), -max_abs, max_abs)
 
   return jax.tree.map(leaf, statistics.mean, statistics.variance, observation)
+
+
+def _leading_shape(statistics: RunningStatistics, observation: PyTree) -> tuple[int, ...]:
+  """Returns the leading shape that all leaves of an observation share; raises unless they fit."""
+
+  def leading(mean: Array, x: Array) -> tuple[int, ...]:
+    start = jnp.ndim(x) - mean.ndim
+    if start < 0 or jnp.shape(x)[start:] != mean.shape:
+      raise ValueError(f'Expected observations of shape [..., *{mean.shape}], got {jnp.shape(x)}.')
+    return jnp.shape(x)[:start]
+
+  shapes = jax.tree.leaves(
+    jax.tree.map(leading, statistics.mean, observation), is_leaf=lambda x: isinstance(x, tuple)
+  )
+  if len(set(shapes)) != 1:
+    raise ValueError(f'Expected one leading shape for all parts of an observation, got {shapes}.')
+  return shapes[0]
 
 
 def observation_statistics(

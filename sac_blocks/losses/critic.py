@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import jax
 import jax.numpy as jnp
 import optax
 
@@ -21,7 +22,7 @@ def soft_td_error(q_tm1: Array, target: Array) -> Array:
     target: `[...]`, the shared targets, as `soft_q_target` makes them.
 
   Returns:
-    `[N, ...]`, the errors.
+    `[N, ...]`, the errors; they differentiate with respect to `q_tm1` only.
 
   Raises:
     ValueError: the shapes don't fit.
@@ -33,7 +34,7 @@ def soft_td_error(q_tm1: Array, target: Array) -> Array:
   """
   q_tm1, target = checks.as_floats(q_tm1=q_tm1, target=target)
   checks.ensemble_shape('q_tm1', q_tm1, target=target)
-  return target[None] - q_tm1
+  return jax.lax.stop_gradient(target)[None] - q_tm1
 
 
 def twin_critic_loss(
@@ -56,7 +57,7 @@ def twin_critic_loss(
       targets of one shape and returns that shape.
 
   Returns:
-    `[...]`, one loss per example.
+    `[...]`, one loss per example; it differentiates with respect to `q_tm1` only.
 
   Raises:
     ValueError: the shapes don't fit.
@@ -68,7 +69,7 @@ def twin_critic_loss(
   """
   q_tm1, target = checks.as_floats(q_tm1=q_tm1, target=target)
   checks.ensemble_shape('q_tm1', q_tm1, target=target)
-  losses = pointwise_loss(q_tm1, jnp.broadcast_to(target[None], q_tm1.shape))
+  losses = pointwise_loss(q_tm1, jnp.broadcast_to(jax.lax.stop_gradient(target)[None], q_tm1.shape))
   if losses.shape != q_tm1.shape:
     raise ValueError(f'pointwise_loss must keep the shape of its inputs {q_tm1.shape}, got {losses.shape}.')
   return jnp.sum(losses, axis=0)

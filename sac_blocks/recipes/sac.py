@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import jax.numpy as jnp
@@ -52,7 +53,7 @@ def sac(
     temperature_optimizer: that of `log_alpha`; keep weight decay out of it.
     learn_temperature: False keeps alpha at `initial_alpha`.
     initial_alpha: the temperature at the start, positive, in units of reward per nat.
-    log_alpha_bounds: lowest and highest value of `log_alpha`, or None for no bounds.
+    log_alpha_bounds: lowest and highest value of a learned `log_alpha`, or None for no bounds.
     target_entropy: in nats; None takes minus the number of action dimensions.
     tau: step size of the target critics per update, in [0, 1].
     actor_update_period: critic updates per update of actor and temperature.
@@ -88,6 +89,11 @@ def sac(
     low, high = log_alpha_bounds
     if not low <= high:
       raise ValueError(f'log_alpha_bounds must be (low, high) with low <= high, got {(low, high)}.')
+    if not learn_temperature:
+      raise ValueError(
+        f'log_alpha_bounds={(low, high)} has no meaning for a temperature that is not learned.'
+      )
+    checks.in_range('initial_alpha', initial_alpha, math.exp(low) * (1 - 1e-6), math.exp(high) * (1 + 1e-6))
     actor_steps.append(map_component('log_alpha', lambda params: jnp.clip(params['log_alpha'], low, high)))
   if actor_update_period != 1:
     actor_steps = [every(actor_update_period, chain(*actor_steps))]

@@ -87,8 +87,9 @@ def test_a_learner_beside_the_actor_is_followed_update_by_update():
   seen = [actor.select_action(OBSERVATION)]
   for _ in range(3):
     learner.step()
-    params = learner.save().training_state.params  # Waits for the update.
-    actor.update()
+    # Without waiting it may see the update before.
+    actor.update(wait=True)
     seen.append(actor.select_action(OBSERVATION))
+    params = learner.save().training_state.params
     np.testing.assert_allclose(seen[-1], np.tanh(OBSERVATION @ params['actor']['loc']), rtol=1e-5)
   assert len({tuple(action.tolist()) for action in seen}) == 4

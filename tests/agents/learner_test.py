@@ -12,6 +12,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 
 pytest.importorskip('acme')
@@ -181,6 +182,23 @@ def test_typed_keys_are_accepted_and_saved():
     learner.step()
     states.append(learner.save().training_state)
   assert_same_bits(*states)
+
+
+def test_an_optimiser_may_hold_a_typed_key():
+  noisy = optax.chain(optax.add_noise(0.1, 0.5, jax.random.key(3)), optax.sgd(0.01))
+  algorithm = recipes.sac(make_plain_networks(), actor_optimizer=noisy)
+  learner, other = (
+    BlocksLearner(algorithm, jax.random.PRNGKey(0), iter([make_batch(seed=i) for i in range(4)]))
+    for _ in range(2)
+  )
+  learner.step()
+  saved = learner.save()
+  for _ in range(2):
+    learner.step()
+    other.step()
+  other.restore(saved)
+  before = other.save().training_state.params
+  np.testing.assert_array_equal(before['actor']['loc'], saved.training_state.params['actor']['loc'])
 
 
 def test_a_foreign_state_is_refused():

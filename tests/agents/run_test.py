@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import dataclasses
 import importlib.util
 import json
 import os
@@ -12,8 +13,10 @@ import time
 import pytest
 
 from agents import run
+from agents.checkpointing import Checkpointer
 from agents.command import metrics
 from agents.command.settings import Settings
+from agents.command.usage import UsageError
 
 _TINY = (
   '--steps=600',
@@ -193,6 +196,7 @@ def test_a_slip_is_answered_fast():
 _SECOND_INTERRUPT = """
 import os, signal, time
 from agents import run
+from agents.checkpointing import Checkpointer
 with run.interruptible():
   try:
     os.kill(os.getpid(), signal.SIGINT)
@@ -329,3 +333,30 @@ def test_a_killed_run_goes_on_from_its_last_checkpoint(tmp_path):
   assert steps == sorted(set(steps))
   assert steps[-1] == 1600
   assert rows[:6] == before[:6]
+
+
+class _Counts:
+  """Stands for what a checkpoint of a run holds of its counters."""
+
+  def __init__(self, steps: int):
+    self._steps = steps
+
+  def save(self):
+    return {'counts': {'actor_steps': self._steps}, 'cache': {}}
+
+  def restore(self, state):
+    raise AssertionError('nothing is restored by looking')
+
+
+def test_a_resumed_run_must_have_the_steps_to_learn_again(tmp_path):
+  Checkpointer({'counter': _Counts(950)}, tmp_path / 'checkpoints').save(force=True)
+  settings = dataclasses.replace(_SETTINGS, config={'min_replay_size': 100})
+  with pytest.raises(UsageError, match=r'leaves 50 steps .* raise --steps to 1050 or more'):
+    run._check_steps_left(settings, tmp_path)
+  run._check_steps_left(dataclasses.replace(settings, steps=1050), tmp_path)
+  run._check_steps_left(dataclasses.replace(settings, steps=950), tmp_path)
+
+
+def test_damaged_checkpoints_are_named_before_anything_is_written(stored_run):
+  with pytest.raises(UsageError, match='All 1 checkpoints in .* are damaged'):
+    run._check_steps_left(_SETTINGS, stored_run)

@@ -163,19 +163,23 @@ class EpisodeClock:
   """A logger that notes when each episode ended."""
 
   def __init__(self) -> None:
-    self.ends: list[tuple[float, float]] = []
+    self.ends: list[tuple[float, float, float | None]] = []
 
   def write(self, data: Any) -> None:
-    self.ends.append((time.perf_counter(), float(data['episode_length'])))
+    self.ends.append((time.perf_counter(), float(data['episode_length']), data.get('learner_steps')))
 
   def close(self) -> None:
     pass
 
   def steps_per_second(self, from_step: int) -> float:
-    steps = list(itertools.accumulate(length for _, length in self.ends))
+    steps = list(itertools.accumulate(length for _, length, _ in self.ends))
     first = next(i for i, step in enumerate(steps) if step >= from_step)
     seconds = self.ends[-1][0] - self.ends[first][0]
-    return (steps[-1] - steps[first]) / seconds
+    rate = (steps[-1] - steps[first]) / seconds
+    if self.ends[-1][2] is None:
+      return rate
+    # A learner that falls behind its one update a step must not count as a faster loop.
+    return min(rate, (self.ends[-1][2] - self.ends[first][2]) / seconds)
 
 
 def loop_in_process(side: str, started: float) -> float:

@@ -25,18 +25,22 @@ def train(seed: int, directory: pathlib.Path, flags: list[str]) -> list[metrics.
   if not directory.exists():
     command = [sys.executable, '-m', 'agents.run', f'--seed={seed}', f'--logdir={directory}', *flags]
     subprocess.run(command, check=True)
-  return metrics.evaluations(metrics.read(directory / metrics.FILE_NAME))
+  evaluations = metrics.evaluations(metrics.read(directory / metrics.FILE_NAME))
+  if not evaluations or evaluations[-1].step < Settings.load(directory).steps:
+    raise SystemExit(f'The run in {directory} has not reached its end: resume or remove it.')
+  return evaluations
 
 
 def main(arguments: list[str]) -> None:
-  own, _, flags = ' '.join(arguments).partition(' -- ')
+  end = arguments.index('--') if '--' in arguments else len(arguments)
+  own, flags = arguments[:end], arguments[end + 1 :]
   parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
   parser.add_argument('--picture', type=pathlib.Path, required=True)
   parser.add_argument('--seeds', type=int, default=5)
   parser.add_argument('--logdir', type=pathlib.Path)
-  options = parser.parse_args(own.split())
+  options = parser.parse_args(own)
   logdir = options.logdir or pathlib.Path(tempfile.mkdtemp())
-  runs = [train(seed, logdir / f'seed{seed}', flags.split()) for seed in range(options.seeds)]
+  runs = [train(seed, logdir / f'seed{seed}', flags) for seed in range(options.seeds)]
 
   settings = Settings.load(logdir / 'seed0')
   figure, axes = plotting.make_figure(f'{settings.agent} on {settings.env}')

@@ -93,7 +93,16 @@ def test_dicts_integers_and_float64():
   np.testing.assert_allclose(blocks.normalize(statistics, low)['b'], np.full((2, 2), -10.0))
 
 
-def test_a_wrong_shape_is_named():
+def test_wrong_shapes_are_named():
   statistics = blocks.init_statistics(jax.ShapeDtypeStruct((3,), np.float32))
-  with pytest.raises(ValueError, match=r'Expected observations of shape \[..., \*\(3,\)\], got \(8, 2\)'):
-    blocks.update_statistics(statistics, np.zeros((8, 2), np.float32))
+  for function in (blocks.update_statistics, blocks.normalize):
+    for shape in ((8, 2), (2, 1), (2, 3, 1), ()):
+      with pytest.raises(ValueError, match=r'Expected observations of shape \[..., \*\(3,\)\], got'):
+        function(statistics, np.zeros(shape, np.float32))
+
+
+def test_parts_of_different_lengths_are_refused():
+  spec = jax.ShapeDtypeStruct((), np.float32)
+  statistics = blocks.init_statistics({'a': spec, 'b': spec})
+  with pytest.raises(ValueError, match=r'one leading shape .* got \[\(4,\), \(8,\)\]'):
+    blocks.update_statistics(statistics, {'a': np.zeros(4), 'b': np.zeros(8)})

@@ -275,3 +275,10 @@ def test_doubling_rewards_values_and_alpha_doubles_the_target(seed, alpha):
     rtol=1e-5,
     atol=1e-6,
   )
+
+
+def test_no_gradient_reaches_the_target():
+  q, target = jnp.array([[1.0, 2.0], [3.0, 5.0]]), jnp.array([0.5, 4.0])
+  for function in (sb.twin_critic_loss, sb.soft_td_error):
+    gradient = jax.grad(lambda y, function=function: jnp.sum(function(q, y)))(target)
+    np.testing.assert_array_equal(gradient, [0.0, 0.0])

@@ -424,6 +424,10 @@ def test_wrong_options_are_named():
     recipes.sac(networks, initial_alpha=0.0)
   with pytest.raises(ValueError, match='log_alpha_bounds'):
     recipes.sac(networks, log_alpha_bounds=(1.0, -1.0))
+  with pytest.raises(ValueError, match='initial_alpha must lie in'):
+    recipes.sac(networks, log_alpha_bounds=(-5.0, -1.0))
+  with pytest.raises(ValueError, match='temperature that is not learned'):
+    recipes.sac(networks, log_alpha_bounds=(-5.0, 1.0), learn_temperature=False)
   with pytest.raises(ValueError, match='observation_spec'):
     recipes.sac(networks._replace(observation_spec=None), normalize_observations=True)
   with pytest.raises(ValueError, match='every'):

@@ -59,6 +59,29 @@ def test_the_second_ctrl_c_does_not_wait():
   assert done == ['once']
 
 
+def test_each_ctrl_c_reaches_the_handler_that_was_there_once():
+  calls = []
+
+  def count_and_raise(signal_number: int, frame: object) -> None:
+    del frame
+    calls.append(signal_number)
+    raise KeyboardInterrupt
+
+  def work() -> None:
+    with DeferredInterrupts() as interrupts, interrupts.deferred():
+      _press_ctrl_c()
+      _press_ctrl_c()
+
+  previous = signal.signal(signal.SIGINT, count_and_raise)
+  try:
+    with pytest.raises(KeyboardInterrupt):
+      work()
+  finally:
+    signal.signal(signal.SIGINT, previous)
+  # Two, and the command would take it for a wish to quit without saving.
+  assert len(calls) == 1
+
+
 def test_an_error_in_the_section_gives_way_to_the_pending_ctrl_c():
   def work() -> None:
     with DeferredInterrupts() as interrupts, interrupts.deferred():

@@ -37,6 +37,12 @@ def box(low: float = -1.0, high: float = 1.0, shape: tuple[int, ...] = (2,)) -> 
     ({'initial_alpha': -1.0}, 'initial_alpha must be positive'),
     ({'max_gradient_norm': 0.0}, 'max_gradient_norm must be positive, or None'),
     ({'log_alpha_bounds': (1.0, 0.0)}, 'log_alpha_bounds must be'),
+    ({'log_alpha_bounds': (-5.0, -1.0)}, 'initial_alpha must be within exp of log_alpha_bounds'),
+    (
+      {'log_alpha_bounds': (-5.0, 1.0), 'learn_temperature': False},
+      'log_alpha_bounds must be None where learn_temperature=False',
+    ),
+    ({'target_entropy': float('nan')}, 'target_entropy must be finite, or None, got nan'),
     ({'tau': 2.0}, r'tau must be in \[0, 1\], got 2.0'),
     ({'actor_update_period': 0}, 'actor_update_period must be an integer of at least 1'),
     ({'batch_size': 0}, 'batch_size'),
@@ -68,7 +74,6 @@ def test_every_option_reaches_the_recipe(monkeypatch: pytest.MonkeyPatch):
 
   monkeypatch.setattr(recipes, 'sac', record)
   config = SACConfig(
-    learn_temperature=False,
     initial_alpha=0.3,
     log_alpha_bounds=(-4.0, 1.0),
     target_entropy=-7.0,
@@ -81,7 +86,6 @@ def test_every_option_reaches_the_recipe(monkeypatch: pytest.MonkeyPatch):
   )
   SACBuilder(config).make_algorithm(make_networks(box(), hidden_sizes=(8,)))
   expected = {
-    'learn_temperature': False,
     'initial_alpha': 0.3,
     'log_alpha_bounds': (-4.0, 1.0),
     'target_entropy': -7.0,
