@@ -20,7 +20,7 @@ from typing import Any
 
 from absl import flags
 
-from agents import checkpointing, environments
+from agents import environments
 from agents.command import flags as command_flags
 from agents.command import metrics, overrides, quiet
 from agents.command.registry import AGENTS
@@ -175,6 +175,8 @@ def _prepare(settings: Settings) -> tuple[Settings, Any]:
 
 
 def _check_steps_left(settings: Settings, directory: Path) -> None:
+  from agents import checkpointing  # Imports JAX, which checks before this one need not wait for.
+
   with usage_errors(ValueError):
     states = checkpointing.read_newest(directory / 'checkpoints') or {}
   done = int(states['counter']['counts'].get('actor_steps', 0))

@@ -358,5 +358,5 @@ def test_a_resumed_run_must_have_the_steps_to_learn_again(tmp_path):
 
 
 def test_damaged_checkpoints_are_named_before_anything_is_written(stored_run):
-  with pytest.raises(UsageError, match='All 1 checkpoints in .* are damaged'):
+  with pytest.raises(UsageError, match=r'All 1 checkpoints in .* are damaged'):
     run._check_steps_left(_SETTINGS, stored_run)
