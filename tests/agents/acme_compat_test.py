@@ -55,6 +55,7 @@ def test_puts_back_what_jax_has_removed():
   assert jax.tree_multimap(lambda a, b: a + b, {'a': 1}, {'a': 2}) == {'a': 3}
 
 
+@pytest.mark.slow
 @needs_release
 def test_leaves_what_jax_has_and_imports_no_network_libraries():
   result = _run_python("""

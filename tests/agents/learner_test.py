@@ -65,6 +65,7 @@ def assert_same_bits(a: Any, b: Any) -> None:
     assert np.asarray(x).dtype == np.asarray(y).dtype
 
 
+@pytest.mark.slow
 def test_a_resumed_run_in_a_fresh_process_equals_an_uninterrupted_one_bit_for_bit(tmp_path: pathlib.Path):
   straight = make_learner()
   for _ in range(10):

@@ -73,6 +73,7 @@ def test_ends_where_the_source_ends():
 
 
 def test_close_ends_the_thread_and_closes_the_source():
+  before = set(threading.enumerate())
   source = Source()
   for _ in range(5):
     source.released.release()
@@ -80,7 +81,7 @@ def test_close_ends_the_thread_and_closes_the_source():
   assert batches.wait(10.0)
   assert batches.close(timeout=10.0)
   assert source.closed
-  assert 'prefetch' not in {thread.name for thread in threading.enumerate()}
+  assert set(threading.enumerate()) <= before
 
 
 def test_close_says_if_the_source_still_holds_the_thread():

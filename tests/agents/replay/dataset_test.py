@@ -146,6 +146,7 @@ def test_next_raises_when_the_server_stops(environment_spec, serve, monkeypatch)
 
 
 @pytest.mark.slow
+@pytest.mark.slow
 @pytest.mark.parametrize('server_stops_first', [True, False])
 def test_an_iterator_that_waits_does_not_keep_the_interpreter(server_stops_first):
   code = f"""
