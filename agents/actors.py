@@ -60,10 +60,6 @@ class _LocalVariables:
       # Moved once an update rather than with every action, where the learner has an accelerator.
       self._newest, self.params = newest, jax.device_put(newest, jax.devices('cpu')[0])
 
-  def update_and_wait(self) -> None:
-    """Takes the params of the learner's newest update."""
-    self.update(wait=True)
-
 
 def make_actor(
   core_functions: actor_core.ActorCore,

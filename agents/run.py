@@ -105,7 +105,7 @@ def _check_installed() -> None:
 
 @contextlib.contextmanager
 def interruptible() -> Iterator[None]:
-  """Answers Ctrl-C at once, and lets a second one end the process in the midst of saving."""
+  """Says what Ctrl-C sets off, and lets a second one end the process in the midst of saving."""
   interrupted = False
 
   def handle(signal_number: int, frame: types.FrameType | None) -> None:

@@ -14,10 +14,11 @@ class SACBuilder(BlocksBuilder[ActorCritic]):
     config: the options.
   """
 
+  _config: SACConfig
+
   def __init__(self, config: SACConfig):
     super().__init__(config)
-    self._sac_config = config
 
   def make_algorithm(self, networks: ActorCritic) -> Algorithm:
     """Makes the recipe that the configuration describes."""
-    return make_algorithm(self._sac_config, networks)
+    return make_algorithm(self._config, networks)
