@@ -1,7 +1,9 @@
 import collections
 import copy
+import pickle
 import subprocess
 import sys
+import types
 import unittest
 
 import dm_env
@@ -11,6 +13,7 @@ import pytest
 from dm_env import specs, test_utils
 
 from agents import environments
+from tests.agents import masked_environments as maze
 
 gymnasium = pytest.importorskip('gymnasium')
 spaces = gymnasium.spaces
@@ -57,6 +60,26 @@ class GymConstant(gymnasium.Env):
 
   def step(self, action):
     return self.value, 0.0, False, False, {}
+
+
+class DmScript(dm_env.Environment):
+  """Plays the given time steps."""
+
+  def __init__(self, observation_spec, action_spec, timesteps):
+    self.spec, self._action_spec = observation_spec, action_spec
+    self.timesteps = iter(timesteps)
+
+  def reset(self):
+    return next(self.timesteps)
+
+  def step(self, action):
+    return next(self.timesteps)
+
+  def observation_spec(self):
+    return self.spec
+
+  def action_spec(self):
+    return self._action_spec
 
 
 class DmConstant(dm_env.Environment):
@@ -213,15 +236,16 @@ def test_nan_and_misshapen_actions_are_refused():
     environment.step(np.zeros((1, 2)))
 
 
-@pytest.mark.parametrize('space', [spaces.MultiDiscrete([2, 3]), spaces.MultiBinary(2)])
+@pytest.mark.parametrize('space', [spaces.Text(5), spaces.Sequence(spaces.Discrete(2))])
 def test_gymnasium_actions_of_other_kinds_are_refused(space):
-  with pytest.raises(ValueError, match='expected Box or Discrete'):
+  with pytest.raises(ValueError, match='expected Box, Discrete, MultiDiscrete or MultiBinary'):
     environments.GymnasiumEnvironment(GymCounter(action_space=space))
 
 
 def test_discrete_actions_pass_and_count_from_zero():
   inside = GymCounter(length=9, action_space=spaces.Discrete(3, start=5))
-  environment = environments.SinglePrecision(environments.GymnasiumEnvironment(inside))
+  adapted = environments.GymnasiumEnvironment(inside)
+  environment = environments.DiscreteActions(adapted)
   spec = environment.action_spec()
   assert isinstance(spec, specs.DiscreteArray)
   assert (spec.num_values, spec.dtype) == (3, np.int32)
@@ -231,7 +255,78 @@ def test_discrete_actions_pass_and_count_from_zero():
   assert inside.actions == [5, 6, 7, 7]
   assert all(inside.action_space.contains(action) for action in inside.actions)
   with pytest.raises(TypeError, match='float'):
-    environment.step(0.7)
+    adapted.step(0.7)
+
+
+@pytest.mark.parametrize(
+  ('space', 'num_values', 'action', 'inside_action'),
+  [
+    (spaces.MultiDiscrete([3, 4], np.int8, start=[5, -1]), [3, 4], [2, 0], [7, -1]),
+    (spaces.MultiDiscrete([1, 300]), [1, 300], [0, 299], [0, 299]),
+    (spaces.MultiBinary(2), [2, 2], [1, 0], [1, 0]),
+    (spaces.Box(np.array([-1, 2]), np.array([1, 5]), dtype=np.int16), [3, 4], [2, 1], [1, 3]),
+  ],
+)
+def test_multi_discrete_actions_count_from_zero(register, space, num_values, action, inside_action):
+  inside = GymCounter(length=9, action_space=space)
+  environment = environments.make(register(lambda: inside))
+  spec = environment.action_spec()
+  assert type(spec) is specs.BoundedArray
+  assert (spec.shape, spec.dtype, spec.name) == ((2,), np.int32, 'action')
+  assert (spec.minimum.tolist(), (spec.maximum + 1).tolist()) == ([0, 0], num_values)
+  environment.reset()
+  for given in (np.array(action), np.array(action, np.int32), jnp.array(action), action):
+    environment.step(given)
+  np.testing.assert_array_equal(inside.actions, [inside_action] * 4)
+  assert all(space.contains(given) and given.dtype == space.dtype for given in inside.actions)
+
+
+def test_gymnasium_adapter_gives_multi_discrete_actions_the_type_of_their_space():
+  inside = GymCounter(action_space=spaces.MultiDiscrete([3, 4], np.int8, start=[5, -1]))
+  environment = environments.GymnasiumEnvironment(inside)
+  environment.reset()
+  environment.step(jnp.array([2, 0]))
+  assert inside.action_space.contains(inside.actions[0])
+  assert inside.actions[0].tolist() == [7, -1]
+
+
+@pytest.mark.parametrize('action', [3, -1, 0.0, [0], None])
+def test_what_is_no_discrete_action_is_refused(action):
+  inside = DmConstant(specs.Array((1,), float), np.zeros(1), specs.DiscreteArray(3))
+  environment = environments.DiscreteActions(inside)
+  environment.reset()
+  with pytest.raises(ValueError, match=r'Got action .*, expected whole numbers of shape \(\) from 0 to 2\.'):
+    environment.step(action)
+  assert inside.actions == []
+
+
+@pytest.mark.parametrize('action', [[3, 0], [0, 4], [0, -1], [0], 0, [[0, 0]], [0.0, 0.0], [True, True]])
+def test_what_is_no_multi_discrete_action_is_refused(action):
+  actions = specs.BoundedArray((2,), np.int64, [5, -2], [7, 1])
+  inside = DmConstant(specs.Array((1,), float), np.zeros(1), actions)
+  environment = environments.DiscreteActions(inside)
+  environment.reset()
+  message = r'Got action .*, expected whole numbers of shape \(2,\) from 0 to \[2, 3\]'
+  with pytest.raises(ValueError, match=message):
+    environment.step(action)
+  assert inside.actions == []
+  environment.step([2, 3])
+  np.testing.assert_array_equal(inside.actions, [[7, 1]])
+
+
+@pytest.mark.parametrize(
+  ('spec', 'message'),
+  [
+    (specs.BoundedArray((2, 2), np.int32, 0, 1), 'integers with one axis'),
+    (specs.BoundedArray((), np.int32, 0, 1), 'integers with one axis'),
+    (specs.Array((2,), np.int32), 'expected a DiscreteArray, or a BoundedArray'),
+    (specs.BoundedArray((1,), np.int64, -(2**63), 2**63 - 1), 'integer actions from .* expected the bounds'),
+    ([specs.DiscreteArray(2), specs.DiscreteArray(3)], 'expected one array'),
+  ],
+)
+def test_integer_actions_of_other_kinds_are_refused(offer, spec, message):
+  with pytest.raises(ValueError, match=message):
+    environments.make(offer(lambda: DmConstant(specs.Array((1,), float), np.zeros(1), spec)))
 
 
 # Observations, rewards and discounts.
@@ -299,7 +394,7 @@ def test_observations_do_not_share_the_memory_of_the_environment():
 def test_observations_that_are_not_numbers_are_refused():
   with pytest.raises(ValueError, match='expected numbers'):
     environments.SinglePrecision(DmConstant(specs.StringArray(()), 'hello'))
-  with pytest.raises(ValueError, match='expected Box or Discrete'):
+  with pytest.raises(ValueError, match='expected Box, Discrete'):
     environments.GymnasiumEnvironment(GymConstant(spaces.Text(5), 'hello'))
 
 
@@ -345,11 +440,258 @@ def test_flat_gymnasium_dict_with_one_hot_categories():
   assert flat.observation.tolist() == [1, 2, 3, 4, 5, 6, 7, 0, 1, 0]
 
 
+def test_multi_discrete_observations_are_categories_and_integers_of_a_box_are_numbers():
+  space = spaces.Dict(
+    {
+      'a': spaces.MultiDiscrete([[2], [3]], start=[[4], [0]]),
+      'b': spaces.MultiBinary(2),
+      'c': spaces.Box(0, 9, (1,), np.int64),
+    }
+  )
+  value = {'a': np.array([[5], [2]]), 'b': np.array([0, 1], np.int8), 'c': np.array([7])}
+  environment = environments.GymnasiumEnvironment(GymConstant(space, value))
+  native = environments.SinglePrecision(environment)
+  observation = native.reset().observation
+  assert {k: (v.dtype, v.tolist()) for k, v in observation.items()} == {
+    'a': (np.int32, [[1], [2]]),
+    'b': (np.int32, [0, 1]),
+    'c': (np.float32, [7]),
+  }
+  spec = native.observation_spec()
+  for key in space:
+    spec[key].validate(observation[key])
+  flat = environments.FlatObservations(native).reset().observation
+  assert flat.tolist() == [*[0, 1], *[0, 0, 1], *[1, 0], *[0, 1], 7]
+  # Specs travel to other processes.
+  sent = pickle.loads(pickle.dumps(spec['a']))
+  assert (type(sent), sent, sent.name) == (type(spec['a']), spec['a'], spec['a'].name)
+
+
 def test_flattening_images_is_refused():
   spec = {'state': specs.Array((2,), float), 'pixels': specs.Array((8, 8, 3), np.uint8)}
   value = {'state': np.zeros(2), 'pixels': np.zeros((8, 8, 3), np.uint8)}
   with pytest.raises(ValueError, match=r"shape \(8, 8, 3\) .* observations='native'"):
     environments.FlatObservations(DmConstant(spec, value))
+
+
+# Action masks.
+
+DISCRETE = specs.DiscreteArray(3)
+MULTI = specs.BoundedArray((2,), np.int64, [0, 5], [2, 6])
+
+
+def masked_spec(size, dtype=np.int8, **others):
+  return {**others, 'action_mask': specs.Array((size,), dtype)}
+
+
+@pytest.mark.parametrize(
+  ('actions', 'mask'), [(DISCRETE, [True, False, True]), (MULTI, [False, False, True, True, False])]
+)
+@pytest.mark.parametrize('dtype', [bool, np.int8, np.int64, np.float32])
+def test_masks_are_bool_and_the_rest_is_flat_or_as_it_was(offer, actions, mask, dtype):
+  spec = collections.OrderedDict(
+    height=specs.Array((), np.float64),
+    action_mask=specs.Array((len(mask),), dtype),
+    inner={'action_mask': specs.Array((2,), bool), 'a': specs.DiscreteArray(3)},
+  )
+  value = {
+    'height': 4.0,
+    'action_mask': np.array(mask, dtype),
+    'inner': {'action_mask': np.array([True, False]), 'a': 1},
+  }
+  name = offer(lambda: DmConstant(spec, value, actions))
+  flat, native = environments.make(name), environments.make(name, observations='native')
+  for environment in (flat, native):
+    mask_spec = environment.observation_spec()['action_mask']
+    assert (mask_spec.shape, mask_spec.dtype, mask_spec.name) == ((len(mask),), bool, 'action_mask')
+    observation = environment.reset().observation
+    assert (observation['action_mask'].dtype, observation['action_mask'].tolist()) == (bool, mask)
+  observation = flat.step(np.zeros(actions.shape, np.int32)).observation
+  assert list(observation) == list(flat.observation_spec()) == ['observation', 'action_mask']
+  assert observation['observation'].tolist() == [4, 1, 0, 0, 1, 0]
+  flat.observation_spec()['observation'].validate(observation['observation'])
+  observation = native.step(np.zeros(actions.shape, np.int32)).observation
+  assert list(observation) == list(native.observation_spec()) == list(spec)
+  # Only the one at the top is a mask.
+  assert observation['inner']['action_mask'].dtype == np.float32
+  assert observation['height'].dtype == np.float32
+
+
+def test_lone_image_beside_a_mask_stays_an_image(offer):
+  image = specs.BoundedArray((8, 8, 3), np.uint8, 0, 255)
+  value = {'pixels': np.full((8, 8, 3), 200, np.uint8), 'action_mask': np.ones(3, bool)}
+  environment = environments.make(offer(lambda: DmConstant(masked_spec(3, pixels=image), value, DISCRETE)))
+  observation = environment.reset().observation
+  np.testing.assert_array_equal(observation['observation'], value['pixels'])
+  assert environment.observation_spec()['observation'] == image
+  more = masked_spec(3, pixels=image, speed=specs.Array((), float))
+  with pytest.raises(ValueError, match=r'image of shape \(8, 8, 3\)'):
+    environments.make(offer(lambda: DmConstant(more, value, DISCRETE)))
+
+
+@pytest.mark.parametrize(
+  ('actions', 'spec', 'message'),
+  [
+    (DISCRETE, specs.Array((2,), bool), r'Got action_mask .*shape=\(2,\).*, expected shape \(3,\)'),
+    (DISCRETE, specs.Array((3, 1), bool), r'expected shape \(3,\)'),
+    (DISCRETE, [specs.Array((3,), bool)], r'expected shape \(3,\)'),
+    (MULTI, specs.Array((6,), bool), r'expected shape \(5,\).* 3 \+ 2\.'),
+    (MULTI, specs.Array((2,), bool), r'expected shape \(5,\)'),
+    (specs.BoundedArray((3,), float, -1, 1), specs.Array((3,), bool), 'action_mask .* continuous actions'),
+  ],
+)
+def test_masks_that_do_not_fit_the_actions_are_refused(offer, actions, spec, message):
+  spec = {'observation': specs.Array((1,), float), 'action_mask': spec}
+  for observations in ('flat', 'native'):
+    with pytest.raises(ValueError, match=message):
+      environments.make(offer(lambda: DmConstant(spec, None, actions)), observations=observations)
+
+
+def test_a_mask_alone_is_refused_as_flat_observation(offer):
+  name = offer(lambda: DmConstant(masked_spec(3), {'action_mask': np.ones(3)}, DISCRETE))
+  with pytest.raises(ValueError, match='expected an entry besides the mask'):
+    environments.make(name)
+  assert environments.make(name, observations='native').reset().observation['action_mask'].all()
+
+
+@pytest.mark.parametrize(
+  ('mask', 'message'),
+  [
+    ([0, -np.inf, 0], 'expected zeros and ones'),  # What is added to logits: it would be read upside down.
+    ([1, np.nan, 0], 'expected zeros and ones'),
+    ([1, 2, 0], 'expected zeros and ones'),
+    ([1, 1], r'of shape \(2,\), expected .* of shape \(3,\)'),
+    ([[1, 1, 1]], r'of shape \(1, 3\), expected'),
+  ],
+)
+def test_masks_that_are_none_are_refused(mask, message):
+  inside = DmConstant(masked_spec(3, np.float32), {'action_mask': np.array(mask)}, DISCRETE)
+  with pytest.raises(ValueError, match=message):
+    environments.ActionMasks(inside).reset()
+
+
+@pytest.mark.parametrize(
+  ('actions', 'mask', 'message'),
+  [
+    (DISCRETE, [0, 0, 0], 'which allows no action, expected'),
+    (MULTI, [0, 0, 0, 1, 1], 'no action in factor 0'),
+    (MULTI, [0, 1, 0, 0, 0], 'no action in factor 1'),
+    (DISCRETE, [0, 0, 1], None),
+    (MULTI, [0, 0, 1, 1, 0], None),
+  ],
+)
+@pytest.mark.parametrize(
+  ('step_type', 'discount', 'acts'),
+  [(FIRST, None, True), (MID, 1, True), (MID, 0, True), (LAST, 1, True), (LAST, 0.5, True), (LAST, 0, False)],
+)
+def test_only_terminal_states_need_no_legal_action(actions, mask, message, step_type, discount, acts):
+  legal, given = np.ones(len(mask), np.int8), np.array(mask, np.int8)
+  reward = None if step_type == FIRST else 1.0
+  observed = dm_env.TimeStep(step_type, reward, discount, {'action_mask': given})
+  timesteps = [observed] if step_type == FIRST else [dm_env.restart({'action_mask': legal}), observed]
+  environment = environments.ActionMasks(DmScript(masked_spec(len(mask)), actions, timesteps))
+  if step_type != FIRST:
+    environment.reset()
+  if message and acts:
+    with pytest.raises(ValueError, match=message):
+      environment.step(0)
+  else:
+    assert environment.step(0).observation['action_mask'].tolist() == [bool(m) for m in mask]
+
+
+def test_an_episode_that_is_cut_needs_a_legal_action(offer):
+  def make(final_discount):
+    timesteps = [
+      dm_env.restart({'observation': np.zeros(1), 'action_mask': np.ones(3)}),
+      dm_env.transition(1.0, {'observation': np.zeros(1), 'action_mask': np.zeros(3)}, final_discount),
+    ]
+    spec = masked_spec(3, observation=specs.Array((1,), float))
+    name = offer(lambda: DmScript(spec, DISCRETE, timesteps))
+    environment = environments.make(name, max_episode_steps=1)
+    environment.reset()
+    return environment
+
+  assert make(0.0).step(0).last()
+  with pytest.raises(ValueError, match='which allows no action'):
+    make(1.0).step(0)
+
+
+def test_masks_do_not_share_the_memory_of_the_environment(offer):
+  buffer = np.array([True, False, True])
+  value = {'observation': np.zeros(1), 'action_mask': buffer}
+  spec = masked_spec(3, bool, observation=specs.Array((1,), float))
+  for observations in ('flat', 'native'):
+    name = offer(lambda: DmConstant(spec, value, DISCRETE))
+    observation = environments.make(name, observations=observations).reset().observation
+    buffer ^= True
+    assert observation['action_mask'].tolist() == (~buffer).tolist()
+
+
+# The maze of masked_environments.py.
+
+MAZES = {
+  'make_masked': (maze.OPTIMAL_RETURN, maze.RANDOM_RETURN),
+  'make_masked_multi': (maze.OPTIMAL_RETURN_MULTI, maze.RANDOM_RETURN_MULTI),
+}
+
+
+def legal_actions(mask):
+  """All actions that a mask of the maze allows."""
+  moves, paces = np.flatnonzero(mask[:4]), np.flatnonzero(mask[4:])
+  return [np.array([m, p]) for m in moves for p in paces] if len(mask) > 4 else moves
+
+
+def best_and_random_return(*, paces):
+  """Works backwards from the time limit; random moves and paces are drawn apart, so pairs are as likely."""
+  best, mean = np.zeros(8), np.zeros(8)
+  for _ in range(maze.MAX_STEPS):
+    old_best, old_mean, best, mean = best, mean, np.zeros(8), np.zeros(8)
+    for state, moves in enumerate(maze.NEXT_STATE):
+      if state != maze.GOAL:
+        rewards = [maze.PACE_REWARDS[pace] for pace in maze.LEGAL_PACES[state]] if paces else [-1.0]
+        best[state] = max(rewards) + max(old_best[following] for following in moves.values())
+        mean[state] = np.mean(rewards) + np.mean([old_mean[following] for following in moves.values()])
+  return [(best[start], mean[start]) for start in maze.STARTS]
+
+
+@pytest.mark.parametrize('factory', MAZES)
+def test_returns_of_the_maze_are_those_of_dynamic_programming(factory):
+  for returns in best_and_random_return(paces=factory == 'make_masked_multi'):
+    assert returns == pytest.approx(MAZES[factory], abs=0.005)
+
+
+@pytest.mark.parametrize('factory', MAZES)
+def test_legal_random_actions_in_the_maze(factory):
+  environment = environments.make(f'dm_env:tests.agents.masked_environments:{factory}', seed=1)
+  rng = np.random.default_rng(0)
+  returns, ends = [], []
+  for _ in range(150):
+    timestep, total = environment.reset(), 0.0
+    while not timestep.last():
+      actions = legal_actions(timestep.observation['action_mask'])
+      timestep = environment.step(actions[rng.integers(len(actions))])
+      total += timestep.reward
+    returns.append(total)
+    ends.append((float(timestep.discount), bool(timestep.observation['action_mask'].any())))
+  # The standard deviation of a return is near 6, so the standard error is 0.5.
+  assert abs(np.mean(returns) - MAZES[factory][1]) < 1.5
+  # Nothing is legal where it terminates; where it is cut there is.
+  assert set(ends) == {(0, False), (1, True)}
+
+
+@pytest.mark.parametrize(
+  ('factory', 'action', 'message'),
+  [
+    ('make_masked', 1, r'Action 1 is illegal in state [02]'),
+    ('make_masked_multi', [3, 0], r'Action \[3, 0\] is illegal in state [02]'),
+    ('make_masked_multi', [0, 1], r'Action \[0, 1\] is illegal in state [02]'),
+  ],
+)
+def test_illegal_actions_in_the_maze_raise_an_error(factory, action, message):
+  environment = environments.make(f'dm_env:tests.agents.masked_environments:{factory}')
+  environment.reset()
+  with pytest.raises(RuntimeError, match=message):
+    environment.step(np.array(action))
 
 
 # Episodes.
@@ -516,6 +858,17 @@ def check_seeding(name, steps):
 
 
 @pytest.fixture
+def offer(monkeypatch):
+  """Gives a name to a function that makes a dm_env environment, for one test."""
+
+  def add(make):
+    monkeypatch.setitem(sys.modules, 'toy_module', types.SimpleNamespace(make=make))
+    return 'dm_env:toy_module:make'
+
+  return add
+
+
+@pytest.fixture
 def register():
   """Registers gymnasium environments for one test."""
   names = []
@@ -603,7 +956,7 @@ def test_missing_package_says_what_to_install(monkeypatch, name, package):
   def missing(module):
     raise ModuleNotFoundError(f'No module named {package!r}', name=package)
 
-  monkeypatch.setattr(environments.importlib, 'import_module', missing)
+  monkeypatch.setattr(environments.loaders.importlib, 'import_module', missing)
   message = rf'{package} is not installed: `uv sync --extra envs` brings it'
   with pytest.raises(ImportError, match=message) as caught:
     environments.make(name)
@@ -620,9 +973,138 @@ def test_missing_package_of_an_installed_library_is_named(monkeypatch, register)
 
   with pytest.raises(ImportError, match='needs another package: Box2D is not installed'):
     environments.make(register(needs_box2d))
-  monkeypatch.setattr(environments.importlib, 'import_module', missing)
+  monkeypatch.setattr(environments.loaders.importlib, 'import_module', missing)
   with pytest.raises(ModuleNotFoundError, match='mujoco'):
     environments.make('dm_control:cartpole:swingup')
+
+
+# Environments of one's own.
+
+OWN_MODULE = """
+import dm_env
+import own_helper  # Beside it.
+from tests.agents.masked_environments import make_masked
+
+def make_seeded(size=1, *, seed):
+  environment = make_masked(seed)
+  environment.given = size, seed
+  return environment
+
+def make_unseeded():
+  return make_seeded(seed=99)
+
+class Factory:
+  make = staticmethod(make_unseeded)
+
+def needs_size(size, seed): pass
+def make_nothing(): pass
+number = 3
+"""
+
+OWN_GYMNASIUM_MODULE = """
+import gymnasium, numpy as np
+from gymnasium import spaces
+
+class Masked(gymnasium.Env):
+  action_space = spaces.MultiDiscrete([2, 3], start=[1, 1])
+  observation_space = spaces.Dict(
+    {'place': spaces.Discrete(3), 'action_mask': spaces.MultiBinary(5), 'speed': spaces.Box(-1, 1, (2,))}
+  )
+
+  def reset(self, *, seed=None, options=None):
+    mask = np.array([1, 0, 0, 1, 1], np.int8)
+    return {'place': 2, 'action_mask': mask, 'speed': np.zeros(2, np.float32)}, {}
+
+  def step(self, action):
+    assert self.action_space.contains(action) and action.tolist() == [1, 3], action
+    observation, _ = self.reset()
+    observation['action_mask'][:] = 0
+    return observation, 1.0, True, False, {}
+
+gymnasium.register('OwnMasked-v0', Masked)
+"""
+
+
+@pytest.fixture
+def own_modules(tmp_path, monkeypatch):
+  """Makes a directory with modules the current one, which is not on the import path."""
+  modules = {
+    'own_module': OWN_MODULE,
+    'own_helper': '',
+    'own_gymnasium_module': OWN_GYMNASIUM_MODULE,
+    'own_broken_module': 'import no_such_dependency',
+  }
+  for name, text in modules.items():
+    (tmp_path / f'{name}.py').write_text(text)
+  monkeypatch.chdir(tmp_path)
+  before = list(sys.path)
+  yield
+  assert sys.path == before
+  for name in modules:
+    sys.modules.pop(name, None)
+  gymnasium.registry.pop('OwnMasked-v0', None)
+
+
+@pytest.mark.parametrize(
+  ('factory', 'given'), [('make_seeded', (1, 7)), ('make_unseeded', (1, 99)), ('Factory.make', (1, 99))]
+)
+def test_own_environment_from_the_current_directory(own_modules, factory, given):
+  environment = environments.make(f'dm_env:own_module:{factory}', seed=7)
+  assert environment.given == given
+  assert environment.reset().observation['observation'].shape == (8,)
+
+
+def test_seed_reaches_an_own_environment():
+  def starts(seed):
+    environment = environments.make('dm_env:tests.agents.masked_environments:make_masked', seed=seed)
+    return [int(environment.reset().observation['observation'].argmax()) for _ in range(20)]
+
+  assert set(starts(1)) == {0, 2}
+  assert starts(1) == starts(1) != starts(2)
+
+
+@pytest.mark.parametrize(
+  ('task', 'error', 'message'),
+  [
+    ('own_module', ValueError, "'dm_env:own_module', expected a module, a colon and a function"),
+    ('own_module:', ValueError, 'expected a module, a colon'),
+    (':make_seeded', ValueError, 'expected a module, a colon'),
+    ('.own_module:make_seeded', ValueError, 'expected a module, a colon'),
+    ('path/own_module.py:make_seeded', ValueError, 'expected a module, a colon'),
+    ('own_module:make_seeded:3', ValueError, 'expected a module, a colon'),
+    ('nowhere_module:make', ImportError, 'no module nowhere_module for the environment dm_env:nowhere_mod'),
+    ('own_module.inner:make', ImportError, 'no module own_module.inner for the environment'),
+    ('own_module:make_it', ImportError, 'own_module has no make_it, which should make .*dm_env:own_module'),
+    ('own_broken_module:make', ImportError, '^No module named .no_such_dependency.$'),
+    ('own_module:number', ValueError, 'Got 3 as dm_env:own_module:number, expected a function'),
+    (
+      'own_module:needs_size',
+      ValueError,
+      r'Got needs_size\(size, seed\) as .* needs no argument but seed:.*size',
+    ),
+    ('own_module:make_nothing', ValueError, 'Got a NoneType from .*, expected a dm_env.Environment'),
+  ],
+)
+def test_names_that_lead_to_no_own_environment(own_modules, task, error, message):
+  with pytest.raises(error, match=message) as caught:
+    environments.make(f'dm_env:{task}')
+  assert '\n' not in str(caught.value)
+
+
+def test_own_gymnasium_environment_with_masks(own_modules):
+  environment = environments.make('gymnasium:own_gymnasium_module:OwnMasked-v0')
+  timesteps = [environment.reset(), environment.step(np.array([0, 2]))]
+  for timestep, mask in zip(timesteps, ([1, 0, 0, 1, 1], [0] * 5), strict=True):
+    assert timestep.observation['action_mask'].tolist() == [bool(m) for m in mask]
+    assert timestep.observation['observation'].tolist() == [0, 0, 1, 0, 0]
+  assert (timesteps[1].step_type, timesteps[1].discount) == (LAST, 0)
+  native = environments.make('gymnasium:own_gymnasium_module:OwnMasked-v0', observations='native')
+  observation = native.reset().observation
+  assert {k: (v.dtype, v.tolist()) for k, v in observation.items()} == {
+    'place': (np.int32, 2),
+    'action_mask': (bool, [True, False, False, True, True]),
+    'speed': (np.float32, [0, 0]),
+  }
 
 
 def test_import_brings_no_environment_library_and_no_acme():
@@ -715,3 +1197,11 @@ class NestedConformance(test_utils.EnvironmentTestMixin, unittest.TestCase):
   def make_object_under_test(self):
     space = spaces.Dict({'a': spaces.Box(-1, 1, (3,)), 'b': spaces.Tuple([spaces.Discrete(4)])})
     return canonical_gym(GymConstant(space, {'a': np.zeros(3), 'b': (1,)}))
+
+
+class MaskedConformance(test_utils.EnvironmentTestMixin, unittest.TestCase):
+  def make_object_under_test(self):
+    value = {'observation': np.zeros(2), 'action_mask': np.ones(5, np.int8)}
+    inside = DmConstant(masked_spec(5, observation=specs.Array((2,), float)), value, MULTI)
+    masks = environments.ActionMasks(environments.DiscreteActions(inside))
+    return environments.FlatObservations(environments.SinglePrecision(masks))
