@@ -42,6 +42,85 @@ def as_floats(**arguments: Any) -> tuple[Array, ...]:
   return tuple(jnp.asarray(value, dtype) for value in arguments.values())
 
 
+def as_mask(name: str, mask: Any) -> Array:
+  """Converts a legality mask to bool.
+
+  Args:
+    name: its argument name.
+    mask: bool or integer array of any shape; nonzero is legal.
+
+  Returns:
+    The mask as bool.
+
+  Raises:
+    TypeError: it is of another kind; a floating mask may be an additive one, where 0 is legal.
+  """
+  mask = jnp.asarray(mask)
+  if not (mask.dtype == jnp.bool_ or jnp.issubdtype(mask.dtype, jnp.integer)):
+    raise TypeError(f'{name} must be bool or integer, True where an action is legal, got {mask.dtype}.')
+  return mask != 0
+
+
+def as_actions(name: str, action: Any, num_actions: int) -> Array:
+  """Converts discrete actions to an integer array.
+
+  Args:
+    name: the argument name.
+    action: integers of any shape.
+    num_actions: A.
+
+  Returns:
+    The actions.
+
+  Raises:
+    TypeError: they are not integers.
+    ValueError: one that can be read (is not traced) lies outside [0, A).
+  """
+  action = jnp.asarray(action)
+  if not jnp.issubdtype(action.dtype, jnp.integer):
+    raise TypeError(f'{name} must be integers in [0, {num_actions}), got dtype {action.dtype}.')
+  in_range(name, action, 0, num_actions - 1)
+  return action
+
+
+def legal_unless_terminal(mask: Array, discount_t: Array) -> None:
+  """Raises where a state that is bootstrapped from has no legal action, if that can be read.
+
+  Args:
+    mask: `[..., A]` bool, of the states arrived at.
+    discount_t: scalar or `[...]`, 0 at termination.
+
+  Raises:
+    ValueError: there is such a state.
+  """
+  if isinstance(mask, jax.core.Tracer) or isinstance(discount_t, jax.core.Tracer):
+    return
+  stuck = ~np.asarray(mask).any(axis=-1) & (np.asarray(discount_t) != 0.0)
+  if stuck.any():
+    raise ValueError(
+      f'mask_t has no legal action in {stuck.sum()} of {stuck.size} rows whose discount_t is not 0: only a '
+      'terminal state may have none.'
+    )
+
+
+def legal_actions(name: str, legal: Array, mask: Array) -> None:
+  """Raises where an illegal action was taken although there were legal ones, if that can be read.
+
+  Args:
+    name: the argument name of the actions.
+    legal: `[...]` bool, whether the action taken was legal.
+    mask: `[..., A]` bool, the legal actions.
+
+  Raises:
+    ValueError: there is such an action.
+  """
+  if isinstance(legal, jax.core.Tracer) or isinstance(mask, jax.core.Tracer):
+    return
+  wrong = ~np.asarray(legal) & np.asarray(mask).any(axis=-1)
+  if wrong.any():
+    raise ValueError(f'{name} holds {wrong.sum()} actions of {wrong.size} that its mask forbids.')
+
+
 def same_shape(**arrays: Array) -> None:
   """Raises unless all arrays have one shape.
 

@@ -86,6 +86,10 @@ class TanhGaussian:
     """Samples an action `[..., D]`; see `sample_and_log_prob`."""
     return self.sample_and_log_prob(seed=seed, sample_shape=sample_shape)[0]
 
+  def sample_uniformly(self, *, seed: PRNGKey) -> Array:
+    """Draws an action `[..., D]` uniformly from the box, whatever the policy; the key is consumed."""
+    return jax.random.uniform(seed, self.loc.shape, self.loc.dtype, -1.0, 1.0)
+
   def log_prob(self, action: Array) -> Array:
     """Computes the log-probability of a stored action.
 

@@ -1,17 +1,43 @@
 """The formulas: arrays in, arrays out."""
 
-from sac_blocks.losses.actor import ActorSample, soft_policy_loss, tanh_gaussian_actor_loss
-from sac_blocks.losses.critic import soft_td_error, twin_critic_loss
+from sac_blocks.losses.actor import (
+  ActorSample,
+  categorical_actor_loss,
+  soft_policy_loss,
+  tanh_gaussian_actor_loss,
+)
+from sac_blocks.losses.critic import (
+  categorical_twin_critic_loss,
+  q_at_action,
+  soft_td_error,
+  twin_critic_loss,
+)
 from sac_blocks.losses.targets import periodic_update, polyak_update
-from sac_blocks.losses.temperature import continuous_target_entropy, temperature_loss
-from sac_blocks.losses.values import n_step_soft_q_target, soft_q_target, soft_value
+from sac_blocks.losses.temperature import (
+  continuous_target_entropy,
+  discrete_target_entropy,
+  temperature_loss,
+)
+from sac_blocks.losses.values import (
+  categorical_soft_q_target,
+  categorical_soft_value,
+  n_step_soft_q_target,
+  soft_q_target,
+  soft_value,
+)
 
 __all__ = [
   'ActorSample',
+  'categorical_actor_loss',
+  'categorical_soft_q_target',
+  'categorical_soft_value',
+  'categorical_twin_critic_loss',
   'continuous_target_entropy',
+  'discrete_target_entropy',
   'n_step_soft_q_target',
   'periodic_update',
   'polyak_update',
+  'q_at_action',
   'soft_policy_loss',
   'soft_q_target',
   'soft_td_error',

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from sac_blocks.distributions.tanh_gaussian import TanhGaussian
-from sac_blocks.losses.values import soft_value
+import jax
+
+from sac_blocks.distributions import Categorical, TanhGaussian
+from sac_blocks.losses.values import categorical_soft_value, soft_value
 from sac_blocks.types import Array, PRNGKey
 
 
@@ -83,3 +85,36 @@ def tanh_gaussian_actor_loss(
   """
   sample = ActorSample(*TanhGaussian(loc, scale).sample_and_log_prob(seed=key))
   return soft_policy_loss(sample.log_prob, critic(sample.action), alpha), sample
+
+
+def categorical_actor_loss(
+  logits: Array, q: Array, alpha: Array | float, mask: Array | None = None
+) -> tuple[Array, Array]:
+  r"""Computes the loss of a policy over discrete actions, exactly.
+
+  $$L = \sum_a p_a \left(\alpha \log p_a - \mathrm{sg}(\min_i q_{ia})\right),
+      \quad p = \mathrm{softmax}(\text{logits})$$
+
+  Args:
+    logits: `[..., A]`, of the policy; minus infinity is illegal.
+    q: `[N, ..., A]`, values of all actions under N critics; anything, NaN included, for illegal ones.
+    alpha: the temperature, a scalar or `[...]`.
+    mask: `[..., A]` bool or integer, nonzero where an action is legal; None for all.
+
+  Returns:
+    The loss `[...]`, which differentiates with respect to `logits` only, and the policy's entropy `[...]` in
+    nats, for the temperature loss to reuse. Both are 0 in a row without any legal action.
+
+  Raises:
+    ValueError: the shapes don't fit, or `alpha` is negative.
+    TypeError: the mask is a floating array.
+
+  >>> import jax.numpy as jnp
+  >>> loss, entropy = categorical_actor_loss(jnp.array([200.0, 0.0, 0.0]), jnp.array([[1.0, 2.0, 3.0]]), 0.2)
+  >>> loss, entropy
+  (Array(-1., dtype=float32), Array(0., dtype=float32))
+
+  Reference: Christodoulou 2019, eq. 12, arXiv 1910.07207.
+  """
+  q, alpha = jax.lax.stop_gradient((q, alpha))
+  return -categorical_soft_value(q, logits, alpha, mask), Categorical(logits, mask).entropy()

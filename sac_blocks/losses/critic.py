@@ -12,6 +12,35 @@ from sac_blocks import checks
 from sac_blocks.types import Array
 
 
+def q_at_action(q: Array, action: Array) -> Array:
+  r"""Picks the values of the actions taken.
+
+  $$q_i(a) = q_{ia}$$
+
+  Args:
+    q: `[N, ..., A]`, values of all actions under N critics.
+    action: int `[...]`, in [0, A).
+
+  Returns:
+    `[N, ...]`, the values; NaN under a trace for an action out of range.
+
+  Raises:
+    ValueError: the shapes don't fit, or an action that can be read is out of range.
+    TypeError: the actions are not integers.
+
+  >>> q_at_action(jnp.array([[[1.0, 2.0]], [[3.0, 4.0]]]), jnp.array([1]))
+  Array([[2.],
+         [4.]], dtype=float32)
+
+  Reference: `rlax.batched_index`, for an ensemble.
+  """
+  (q,) = checks.as_floats(q=q)
+  checks.ensemble_shape('q', q, trailing=1, action=action)
+  action = checks.as_actions('action', action, q.shape[-1])
+  index = jnp.broadcast_to(action[None, ..., None], (*q.shape[:-1], 1))
+  return jnp.take_along_axis(q, index, axis=-1)[..., 0]
+
+
 def soft_td_error(q_tm1: Array, target: Array) -> Array:
   r"""Computes the temporal-difference error of every critic.
 
@@ -73,3 +102,49 @@ def twin_critic_loss(
   if losses.shape != q_tm1.shape:
     raise ValueError(f'pointwise_loss must keep the shape of its inputs {q_tm1.shape}, got {losses.shape}.')
   return jnp.sum(losses, axis=0)
+
+
+def categorical_twin_critic_loss(
+  q_tm1: Array,
+  a_tm1: Array,
+  target: Array,
+  mask_tm1: Array | None = None,
+  *,
+  pointwise_loss: Callable[[Array, Array], Array] = optax.l2_loss,
+) -> Array:
+  r"""Sums the regression losses of all critics, at the actions taken, towards one target.
+
+  $$L = \sum_i \tfrac{1}{2} (q_{i a} - y)^2$$
+
+  Args:
+    q_tm1: `[N, ..., A]`, values of all actions under N critics.
+    a_tm1: int `[...]`, the actions taken.
+    target: `[...]`, the shared targets, as `categorical_soft_q_target` makes them.
+    mask_tm1: `[..., A]` bool or integer, nonzero where an action is legal; None for all.
+    pointwise_loss: as in `twin_critic_loss`.
+
+  Returns:
+    `[...]`, one loss per example; it differentiates with respect to `q_tm1` only, and there in the actions
+    taken. An illegal one, as a padded or terminal row may hold, contributes exactly 0.
+
+  Raises:
+    ValueError: the shapes don't fit, or values that can be read show an action out of range, or an illegal
+      one in a row that has legal ones.
+    TypeError: the actions are not integers, or the mask is a floating array.
+
+  >>> q_tm1 = jnp.array([[[1.0, 9.0]], [[3.0, 9.0]]])
+  >>> categorical_twin_critic_loss(q_tm1, jnp.array([0]), jnp.array([2.0]))
+  Array([1.], dtype=float32)
+
+  Reference: Christodoulou 2019, eq. 4, arXiv 1910.07207; Haarnoja et al. 2018, eq. 5, arXiv 1812.05905.
+  """
+  q = q_at_action(q_tm1, a_tm1)
+  if mask_tm1 is None:
+    return twin_critic_loss(q, target, pointwise_loss=pointwise_loss)
+  checks.ensemble_shape('q_tm1', q_tm1, mask_tm1=mask_tm1)
+  mask = checks.as_mask('mask_tm1', mask_tm1)
+  legal = jnp.take_along_axis(mask, jnp.asarray(a_tm1)[..., None], axis=-1)[..., 0]
+  checks.legal_actions('a_tm1', legal, mask)
+  # The target of such a row may be anything, too.
+  q, target = jnp.where(legal, q, 0.0), jnp.where(legal, target, 0.0)
+  return jnp.where(legal, twin_critic_loss(q, target, pointwise_loss=pointwise_loss), 0.0)

@@ -6,6 +6,7 @@ from typing import Literal
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from sac_blocks import checks
 from sac_blocks.types import Array
@@ -80,3 +81,47 @@ def continuous_target_entropy(num_dimensions: int, scale: float = 1.0) -> float:
   if num_dimensions < 1:
     raise ValueError(f'num_dimensions must be at least 1, got {num_dimensions}.')
   return -float(scale * num_dimensions)
+
+
+def discrete_target_entropy(
+  num_actions: int | Array | np.ndarray, ratio: Array | float = 0.98
+) -> Array | float:
+  r"""Returns a part of the largest entropy that a policy over discrete actions can have.
+
+  $$\bar H = \text{ratio} \cdot \log A, \quad\text{with a mask}\quad
+      \bar H = \text{ratio} \cdot \log \sum_a m_a$$
+
+  With a mask it follows the state: a target from the number of all actions may lie above what the legal ones
+  allow, and alpha would rise for ever. The paper's ratio is far too high for most tasks, too: at 0.98 the
+  better of two actions has a probability of 0.58 at the most. Entropies add over the factors of a factored
+  action, so pass the product of their sizes, or the joint mask.
+
+  Args:
+    num_actions: A, a number of at least 1, or a legality mask `[..., A]`, bool or integer.
+    ratio: a scalar in [0, 1].
+
+  Returns:
+    The target entropy in nats, a number, or `[...]` for a mask; exactly 0 where a single action is legal, and
+    where none is, as in a terminal state.
+
+  Raises:
+    ValueError: the ratio is outside [0, 1] or the number below 1.
+    TypeError: the mask is a floating array.
+
+  >>> round(discrete_target_entropy(2), 6)
+  0.679284
+  >>> discrete_target_entropy(jnp.array([[1, 1, 0, 0], [0, 0, 1, 0]]))
+  Array([0.6792842, 0.       ], dtype=float32)
+
+  Reference: Christodoulou 2019, hyperparameters (a target entropy of 0.98 log A), arXiv 1910.07207.
+  """
+  checks.in_range('ratio', ratio, 0.0, 1.0)
+  if isinstance(num_actions, (int, np.integer)):
+    if num_actions < 1:
+      raise ValueError(f'num_actions must be at least 1, got {num_actions}.')
+    return ratio * float(np.log(num_actions))
+  mask = checks.as_mask('num_actions', num_actions)
+  if mask.ndim < 1:
+    raise ValueError(f'num_actions must be a number or a mask [..., A], got an array of shape {mask.shape}.')
+  (ratio,) = checks.as_floats(ratio=ratio)
+  return ratio * jnp.log(jnp.maximum(jnp.sum(mask, axis=-1), 1).astype(ratio.dtype))

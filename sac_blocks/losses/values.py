@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 
 from sac_blocks import checks
+from sac_blocks.distributions import Categorical
 from sac_blocks.types import Array
 
 
@@ -38,6 +39,39 @@ def soft_value(q: Array, log_prob: Array, alpha: Array | float) -> Array:
   checks.ensemble_shape('q', q, log_prob=log_prob)
   checks.scalar_or_like('alpha', alpha, log_prob=log_prob)
   return jnp.min(q, axis=0) - alpha * log_prob
+
+
+def categorical_soft_value(q: Array, logits: Array, alpha: Array | float, mask: Array | None = None) -> Array:
+  r"""Computes the soft state value of a policy over discrete actions, exactly.
+
+  $$V = \sum_a p_a \left(\min_i q_{ia} - \alpha \log p_a\right), \quad p = \mathrm{softmax}(\text{logits})$$
+
+  Args:
+    q: `[N, ..., A]`, values of all actions under N critics; anything, NaN included, for illegal ones.
+    logits: `[..., A]`, of the policy; minus infinity is illegal.
+    alpha: the temperature, a scalar or `[...]`, at least 0, in units of reward per nat.
+    mask: `[..., A]` bool or integer, nonzero where an action is legal; None for all.
+
+  Returns:
+    `[...]`, the soft value; gradients flow to every argument but those of illegal actions, which get
+    exactly 0. A row without any legal action, as a terminal state may have, has the value 0.
+
+  Raises:
+    ValueError: the shapes don't fit, or `alpha` is negative.
+    TypeError: the mask is a floating array.
+
+  >>> categorical_soft_value(jnp.array([[1.0, 2.0, 100.0]]), jnp.zeros(3), 0.2, jnp.array([1, 1, 0]))
+  Array(1.6386294, dtype=float32)
+
+  Reference: Christodoulou 2019, eq. 10, arXiv 1910.07207.
+  """
+  q, logits, alpha = checks.as_floats(q=q, logits=logits, alpha=alpha)
+  checks.in_range('alpha', alpha, 0.0)
+  policy = Categorical(logits, mask)
+  checks.ensemble_shape('q', q, logits=logits)
+  entropy = policy.entropy()
+  checks.scalar_or_like('alpha', alpha, entropy=entropy)
+  return policy.expectation(jnp.min(jnp.where(policy.mask, q, 0.0), axis=0)) + alpha * entropy
 
 
 def soft_q_target(
@@ -72,6 +106,51 @@ def soft_q_target(
   checks.scalar_or_like('discount_t', discount_t, r_t=r_t)
   checks.ensemble_shape('q_t', q_t, log_prob_t=log_prob_t)
   return jax.lax.stop_gradient(r_t + discount_t * soft_value(q_t, log_prob_t, alpha))
+
+
+def categorical_soft_q_target(
+  r_t: Array,
+  discount_t: Array,
+  q_t: Array,
+  logits_t: Array,
+  alpha: Array | float,
+  mask_t: Array | None = None,
+) -> Array:
+  r"""Computes the target of critics over discrete actions, stopped.
+
+  $$y = r_t + \gamma_t \sum_a p_a \left(\min_i q_{ia} - \alpha \log p_a\right)$$
+
+  Args:
+    r_t: `[...]`, rewards.
+    discount_t: scalar or `[...]`, final bootstrap factors: gamma included, 0 only at true termination.
+    q_t: `[N, ..., A]`, values of all actions at the next state, under the N target critics.
+    logits_t: `[..., A]`, of the policy at the next state; minus infinity is illegal.
+    alpha: the temperature, a scalar or `[...]`; 0 leaves the entropy out of the target.
+    mask_t: `[..., A]` bool or integer, nonzero where an action is legal at the next state; None for all. It
+      may be empty where `discount_t` is 0.
+
+  Returns:
+    `[...]`, the targets; no gradient flows through them.
+
+  Raises:
+    ValueError: the shapes don't fit, `alpha` is negative, or a state that isn't terminal has no legal
+      action. Under a trace the last can't be seen: its value counts as 0 there.
+    TypeError: the mask is a floating array.
+
+  >>> categorical_soft_q_target(jnp.array(1.0), jnp.array(0.5), jnp.array([[1.0, 3.0]]), jnp.zeros(2), 0.0)
+  Array(2., dtype=float32)
+
+  Reference: Christodoulou 2019, eqs. 2 and 10, arXiv 1910.07207.
+  """
+  r_t, discount_t, q_t, logits_t, alpha = checks.as_floats(
+    r_t=r_t, discount_t=discount_t, q_t=q_t, logits_t=logits_t, alpha=alpha
+  )
+  checks.ensemble_shape('q_t', q_t, logits_t=logits_t)
+  checks.ensemble_shape('q_t', q_t, trailing=1, r_t=r_t)
+  value = categorical_soft_value(q_t, logits_t, alpha, mask_t)
+  checks.scalar_or_like('discount_t', discount_t, r_t=r_t)
+  checks.legal_unless_terminal(Categorical(logits_t, mask_t).mask, discount_t)
+  return jax.lax.stop_gradient(r_t + discount_t * value)
 
 
 def n_step_soft_q_target(r_t: Array, discount_t: Array, v_t: Array, n: int) -> Array:
