@@ -25,7 +25,8 @@ class Transition(NamedTuple):
 
   Attributes:
     obs_tm1: `[B, ...]`, the observation acted from.
-    a_tm1: `[B, D]`, the action taken, in the canonical box [-1, 1]; discrete actions `[B]`.
+    a_tm1: `[B, D]`, the action taken, in the canonical box [-1, 1]; discrete actions int `[B]`, factored
+      ones int `[B, K]`.
     r_t: `[B]`, the reward that followed; for n-step data the discounted sum of n rewards.
     discount_t: `[B]`, the final bootstrap factor: gamma (to the n-th power) included, 0 only where the
       episode truly terminated, never at a time limit.
@@ -42,7 +43,10 @@ class Transition(NamedTuple):
 
 
 class Distribution(Protocol):
-  """What a policy's output must offer; every distrax distribution does, and so does `TanhGaussian`."""
+  """What a policy's output must offer; every distrax distribution does, and so do those of this package.
+
+  For uniform actions in a warm-up it also needs `sample_uniformly(seed=)`, which distrax doesn't have.
+  """
 
   def sample_and_log_prob(self, *, seed: PRNGKey) -> tuple[Array, Array]:
     """Returns an action `[..., D]` and its log-probability `[...]`, in nats."""
@@ -50,6 +54,19 @@ class Distribution(Protocol):
 
   def mode(self) -> Array:
     """Returns the action `[..., D]` to take when acting greedily."""
+    ...
+
+
+class DiscreteDistribution(Distribution, Protocol):
+  """What discrete policies offer besides, as this package's do and distrax's `Categorical`.
+
+  One whose actions are not the numbers 0 to A - 1 themselves has a method `index(action)`, which gives their
+  places among the logits.
+  """
+
+  @property
+  def logits(self) -> Array:
+    """The logits `[..., A]` of all actions, minus infinity where illegal."""
     ...
 
 
@@ -69,9 +86,12 @@ class ActorCritic(NamedTuple):
   """The networks of a Soft Actor-Critic.
 
   Attributes:
-    actor: `apply(params, obs) -> Distribution` over actions `[..., D]` in [-1, 1].
-    critic: `apply(params, obs, action) -> q [N, ...]`, an ensemble of N critics on the first axis.
-    action_size: D, the number of action dimensions; recipes take their default target entropy from it.
+    actor: `apply(params, obs) -> Distribution` over actions `[..., D]` in [-1, 1]; for discrete actions a
+      `DiscreteDistribution`.
+    critic: `apply(params, obs, action) -> q [N, ...]`, an ensemble of N critics on the first axis; for
+      discrete actions `apply(params, obs) -> q [N, ..., A]`.
+    action_size: D, the number of action dimensions, or A, the number of discrete actions; recipes take
+      their default target entropy from it.
     observation_spec: a tree with the `shape` and `dtype` of one observation's leaves; only needed where a
       recipe normalises observations.
   """
@@ -126,11 +146,13 @@ class Algorithm(NamedTuple):
     update: `update(state, batch) -> (TrainingState, metrics)`; metrics are float scalars by name.
     policy: `policy(params, obs, key) -> action`, for acting while training.
     evaluation_policy: the same signature, greedy.
-    policy_components: the names in `params` that the two policies read, so that an actor fetches no more.
+    random_policy: the same signature, uniform over the (legal) actions, for a warm-up.
+    policy_components: the names in `params` that the policies read, so that an actor fetches no more.
   """
 
   init: Callable[[PRNGKey], TrainingState]
   update: Callable[[TrainingState, Any], tuple[TrainingState, Mapping[str, Array]]]
   policy: Callable[[Components, PyTree, PRNGKey], Array]
   evaluation_policy: Callable[[Components, PyTree, PRNGKey], Array]
+  random_policy: Callable[[Components, PyTree, PRNGKey], Array]
   policy_components: tuple[str, ...]

@@ -3,6 +3,7 @@
 from sac_blocks.blocks.base import Block, scalars
 from sac_blocks.blocks.combinators import chain, every, map_batch, repeat
 from sac_blocks.blocks.gradients import gradient_step, pmean_gradients
+from sac_blocks.blocks.schedules import scheduled_value
 from sac_blocks.blocks.statistics import (
   RunningStatistics,
   init_statistics,
@@ -29,5 +30,6 @@ __all__ = [
   'polyak_step',
   'repeat',
   'scalars',
+  'scheduled_value',
   'update_statistics',
 ]

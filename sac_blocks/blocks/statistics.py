@@ -107,7 +107,7 @@ def normalize(
       error, so that a constant feature gives 0 and not amplified rounding.
 
   Returns:
-    The normalised tree, in floating point.
+    The normalised tree, in floating point; bool leaves, such as action masks, as they are.
 
   >>> seen = RunningStatistics(jnp.array(9), jnp.array([8.0]), jnp.array([4.0]))
   >>> normalize(seen, jnp.array([10.0]))
@@ -116,6 +116,8 @@ def normalize(
   _leading_shape(statistics, observation)
 
   def leaf(mean: Array, variance: Array, x: Array) -> Array:
+    if jnp.asarray(x).dtype == jnp.bool_:
+      return x
     x = jnp.asarray(x, mean.dtype)
     scale = jnp.maximum(jnp.sqrt(variance), min_scale)
     # Rounding can move the mean by a few units in its last place, and x has its own.

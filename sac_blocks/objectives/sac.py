@@ -83,26 +83,30 @@ def actor_objective(networks: ActorCritic) -> Objective:
 
 
 def temperature_objective(
-  target_entropy: Array | float,
+  target_entropy: Array | float | Callable[[Info], Array],
   *,
   parameterization: Literal['alpha', 'log_alpha'] = 'alpha',
 ) -> Objective:
   """Binds the temperature loss to a target entropy.
 
   Args:
-    target_entropy: in nats.
+    target_entropy: in nats; or a function of `info`, where it depends on the state or changes in training.
     parameterization: as in `temperature_loss`.
 
   Returns:
     The mean over examples of `temperature_loss`. It reads the component `log_alpha` and the `entropy` that
     the actor's block has put into `info`, so that the actor doesn't run again; it reports `alpha`, as it
-    was before the step.
+    was before the step, and where the target is a function its mean, `target_entropy`.
   """
 
   def loss(params: Components, batch: Transition, key: PRNGKey, info: Info) -> tuple[Array, dict[str, Array]]:
     del batch, key
     entropy = checks.computed(info, 'entropy', 'temperature_objective')
-    losses = temperature_loss(params['log_alpha'], entropy, target_entropy, parameterization=parameterization)
-    return jnp.mean(losses), {'alpha': jnp.exp(params['log_alpha'])}
+    target = target_entropy(info) if callable(target_entropy) else target_entropy
+    losses = temperature_loss(params['log_alpha'], entropy, target, parameterization=parameterization)
+    aux = {'alpha': jnp.exp(params['log_alpha'])}
+    if callable(target_entropy):
+      aux['target_entropy'] = jnp.mean(target)
+    return jnp.mean(losses), aux
 
-  return Objective(loss, metrics=('alpha',))
+  return Objective(loss, metrics=('alpha', 'target_entropy') if callable(target_entropy) else ('alpha',))

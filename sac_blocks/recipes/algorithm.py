@@ -25,7 +25,7 @@ def algorithm(
   networks: ActorCritic,
   block: blocks.Block,
   *,
-  initial_alpha: Array | float = 1.0,
+  initial_alpha: PyTree = 1.0,
   normalize_observations: bool = False,
   updates_per_call: int = 1,
   axis_name: str | None = None,
@@ -36,7 +36,8 @@ def algorithm(
     networks: actor and critics.
     block: one update of the components `actor`, `critic`, `target_critic` and `log_alpha`, on a batch that
       is a `Transition`; usually a `chain`.
-    initial_alpha: the temperature at the start, positive, in units of reward per nat.
+    initial_alpha: the temperature at the start, positive, in units of reward per nat; a dict where the
+      parts of an action have one each.
     normalize_observations: whether networks see observations normalised by running statistics of the
       batches, a further component `observation_statistics`; needs `networks.observation_spec`.
     updates_per_call: updates made by one call of `update`, as a compiled loop over a batch of that many
@@ -51,7 +52,7 @@ def algorithm(
   Raises:
     ValueError: an option is out of range.
   """
-  checks.in_range('initial_alpha', initial_alpha, 0.0, open_low=True)
+  jax.tree.map(lambda alpha: checks.in_range('initial_alpha', alpha, 0.0, open_low=True), initial_alpha)
   if normalize_observations:
     if networks.observation_spec is None:
       raise ValueError('normalize_observations needs networks.observation_spec, got None.')
@@ -70,7 +71,7 @@ def algorithm(
       'critic': critic_params,
       # Copied, since a buffer that stands in the state twice could not be donated.
       'target_critic': jax.tree.map(lambda x: jnp.array(x, copy=True), critic_params),
-      'log_alpha': jnp.log(jnp.asarray(initial_alpha, jnp.float32)),
+      'log_alpha': jax.tree.map(lambda alpha: jnp.log(jnp.asarray(alpha, jnp.float32)), initial_alpha),
     }
     if normalize_observations:
       params['observation_statistics'] = blocks.init_statistics(networks.observation_spec)
@@ -95,5 +96,12 @@ def algorithm(
     del key
     return distribution(params, obs).mode()
 
+  def random_policy(params: Components, obs: PyTree, key: PRNGKey) -> Array:
+    # From the policy's own distribution, which knows the actions' kind and which of them are legal.
+    uniform = getattr(distribution(params, obs), 'sample_uniformly', None)
+    if uniform is None:
+      raise TypeError('Uniform actions need a policy with `sample_uniformly(seed=)`, as `Categorical` has.')
+    return uniform(seed=key)
+
   components = ('actor', 'observation_statistics') if normalize_observations else ('actor',)
-  return Algorithm(init, update, policy, evaluation_policy, components)
+  return Algorithm(init, update, policy, evaluation_policy, random_policy, components)

@@ -1,0 +1,110 @@
+"""The objectives of Soft Actor-Critic with discrete policies."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Literal
+
+import jax.numpy as jnp
+import optax
+
+from sac_blocks import checks
+from sac_blocks.losses.actor import categorical_actor_loss
+from sac_blocks.losses.critic import categorical_twin_critic_loss, q_at_action, soft_td_error
+from sac_blocks.losses.values import categorical_soft_q_target
+from sac_blocks.types import (
+  ActorCritic,
+  Array,
+  Components,
+  DiscreteDistribution,
+  Info,
+  Objective,
+  PRNGKey,
+  Transition,
+)
+
+
+def discrete_critic_objective(
+  networks: ActorCritic,
+  *,
+  over_critics: Literal['min', 'mean'] = 'min',
+  entropy_backup: bool = True,
+  pointwise_loss: Callable[[Array, Array], Array] = optax.l2_loss,
+) -> Objective:
+  """Binds the critic loss to networks with discrete actions.
+
+  Args:
+    networks: an actor that gives a `DiscreteDistribution`, and critics of all actions.
+    over_critics: whether targets are made of the minimum over the critics, for every action by itself, or
+      of their mean.
+    entropy_backup: whether the target counts the entropy of the next policy.
+    pointwise_loss: as in `twin_critic_loss`.
+
+  Returns:
+    The mean over examples of `categorical_twin_critic_loss` towards `categorical_soft_q_target`, weighted by
+    `batch.weights` if given. It reads the components `actor`, `critic`, `target_critic` and `log_alpha`, and
+    reports `td_error` `[N, B]` and the scalar `q_mean`, both at the actions taken.
+
+  Raises:
+    ValueError: `over_critics` is unknown.
+  """
+  reduce = _reduction(over_critics)
+
+  def loss(params: Components, batch: Transition, key: PRNGKey, info: Info) -> tuple[Array, dict[str, Array]]:
+    del key, info
+    policy = networks.actor.apply(params['actor'], batch.obs_t)
+    q_t = reduce(networks.critic.apply(params['target_critic'], batch.obs_t))
+    alpha = jnp.exp(params['log_alpha']) if entropy_backup else 0.0
+    target = categorical_soft_q_target(batch.r_t, batch.discount_t, q_t, policy.logits, alpha)
+    q_tm1 = networks.critic.apply(params['critic'], batch.obs_tm1)
+    # Discrete policies agree on the places of actions, whatever the state.
+    a_tm1 = _index(policy, batch.a_tm1)
+    losses = categorical_twin_critic_loss(q_tm1, a_tm1, target, pointwise_loss=pointwise_loss)
+    if batch.weights is not None:
+      checks.same_shape(weights=batch.weights, r_t=batch.r_t)
+      losses = batch.weights * losses
+    q_taken = q_at_action(q_tm1, a_tm1)
+    return jnp.mean(losses), {'td_error': soft_td_error(q_taken, target), 'q_mean': jnp.mean(q_taken)}
+
+  return Objective(loss, metrics=('q_mean',))
+
+
+def discrete_actor_objective(
+  networks: ActorCritic, *, over_critics: Literal['min', 'mean'] = 'min'
+) -> Objective:
+  """Binds the actor loss to networks with discrete actions.
+
+  Args:
+    networks: an actor that gives a `DiscreteDistribution`, and critics of all actions.
+    over_critics: as in `discrete_critic_objective`.
+
+  Returns:
+    The mean over examples of `categorical_actor_loss`. It reads the components `actor`, `critic` and
+    `log_alpha`, and reports `entropy` `[B]`, exact and in nats, its mean `policy_entropy`, and `legal`
+    `[B, A]`, the actions that each state allows.
+
+  Raises:
+    ValueError: `over_critics` is unknown.
+  """
+  reduce = _reduction(over_critics)
+
+  def loss(params: Components, batch: Transition, key: PRNGKey, info: Info) -> tuple[Array, dict[str, Array]]:
+    del key, info
+    logits = networks.actor.apply(params['actor'], batch.obs_tm1).logits
+    q = reduce(networks.critic.apply(params['critic'], batch.obs_tm1))
+    losses, entropy = categorical_actor_loss(logits, q, jnp.exp(params['log_alpha']))
+    aux = {'entropy': entropy, 'policy_entropy': jnp.mean(entropy), 'legal': logits != -jnp.inf}
+    return jnp.mean(losses), aux
+
+  return Objective(loss, metrics=('policy_entropy',))
+
+
+def _reduction(over_critics: str) -> Callable[[Array], Array]:
+  """Returns the function from q `[N, ..., A]` to the ensemble that the losses take the minimum of."""
+  if over_critics not in ('min', 'mean'):
+    raise ValueError(f"over_critics must be 'min' or 'mean', got {over_critics!r}.")
+  return (lambda q: jnp.mean(q, axis=0, keepdims=True)) if over_critics == 'mean' else lambda q: q
+
+
+def _index(policy: DiscreteDistribution, action: Array) -> Array:
+  return policy.index(action) if hasattr(policy, 'index') else action
