@@ -1,17 +1,17 @@
-"""Default actor and critic networks, in Haiku."""
+"""Default networks for continuous actions, in Haiku."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal
+import functools
+from collections.abc import Callable, Sequence
+from typing import Literal
 
-import haiku as hk
 import jax
 import jax.numpy as jnp
 
 from sac_blocks.distributions import TanhGaussian
-from sac_blocks.types import ActorCritic, Array, Network, PRNGKey, PyTree
+from sac_blocks.networks import torsos
+from sac_blocks.types import ActorCritic, Array, PyTree
 
 
 def make_networks(
@@ -26,6 +26,7 @@ def make_networks(
   log_scale_bounds: tuple[float, float] | None = None,
   policy_keys: Sequence[str] | None = None,
   critic_keys: Sequence[str] | None = None,
+  conv_layers: Sequence[tuple[int, int, int]] | None = torsos.CONV_LAYERS,
 ) -> ActorCritic:
   """Makes a tanh-Gaussian actor and an ensemble of critics, all of them MLPs.
 
@@ -41,9 +42,12 @@ def make_networks(
     log_scale_bounds: lowest and highest log scale; by default (-20, 2) for clip and (-5, 2) for tanh.
     policy_keys: the keys of a dict observation that the actor sees; by default all.
     critic_keys: the same for the critics.
+    conv_layers: channels, kernel size and stride of the convolutions that an image (uint8 with two or three
+      axes) passes through first; None flattens images, too.
 
   Returns:
-    The networks; the leaves of what each sees are flattened and joined in the order of the keys.
+    The networks; the leaves of what each sees are flattened and joined in the order of the keys. Actor and
+    critics share no weights.
 
   Raises:
     ValueError: an option is unknown, or keys are asked of an observation that lacks them.
@@ -62,19 +66,12 @@ def make_networks(
   low, high = log_scale_bounds or ((-20.0, 2.0) if log_scale == 'clip' else (-5.0, 2.0))
   if not low < high:
     raise ValueError(f'log_scale_bounds must be (low, high) with low < high, got {(low, high)}.')
-  policy_select = _selector('policy_keys', observation_spec, policy_keys)
-  critic_select = _selector('critic_keys', observation_spec, critic_keys)
-
-  def mlp(x: Array, output_size: int) -> Array:
-    for i, size in enumerate(hidden_sizes):
-      x = hk.Linear(size, name=f'hidden_{i}')(x)
-      if layer_norm:
-        x = hk.LayerNorm(axis=-1, create_scale=True, create_offset=True, name=f'norm_{i}')(x)
-      x = activation(x)
-    return hk.Linear(output_size, name='output')(x)
+  encode_policy = torsos.encoder('policy_keys', observation_spec, policy_keys, conv_layers)
+  encode_critic = torsos.encoder('critic_keys', observation_spec, critic_keys, conv_layers)
+  mlp = functools.partial(torsos.mlp, hidden_sizes=hidden_sizes, activation=activation, layer_norm=layer_norm)
 
   def actor(obs: PyTree) -> TanhGaussian:
-    loc, raw = jnp.split(mlp(policy_select(obs), 2 * action_size), 2, axis=-1)
+    loc, raw = jnp.split(mlp(encode_policy(obs), 2 * action_size), 2, axis=-1)
     if log_scale == 'clip':
       bounded = jnp.clip(raw, low, high)
     else:
@@ -82,46 +79,13 @@ def make_networks(
     return TanhGaussian(loc, jnp.exp(bounded))
 
   def critic(obs: PyTree, action: Array) -> Array:
-    x = critic_select(obs)
+    x = encode_critic(obs)
     return mlp(jnp.concatenate([x, action.astype(x.dtype)], axis=-1), 1)[..., 0]
 
-  actor_network = hk.without_apply_rng(hk.transform(actor))
-  critic_network = hk.without_apply_rng(hk.transform(critic))
-  example = jax.tree.map(lambda spec: jnp.zeros(spec.shape, spec.dtype), observation_spec)
-
-  def init_critics(key: PRNGKey) -> PyTree:
-    keys = jax.random.split(key, num_critics)
-    return jax.vmap(critic_network.init, in_axes=(0, None, None))(keys, example, jnp.zeros(action_size))
-
+  example = torsos.example(observation_spec)
   return ActorCritic(
-    actor=Network(lambda key: actor_network.init(key, example), actor_network.apply),
-    critic=Network(init_critics, jax.vmap(critic_network.apply, in_axes=(0, None, None))),
+    actor=torsos.network(actor, example),
+    critic=torsos.ensemble(critic, num_critics, example, jnp.zeros(action_size)),
     action_size=action_size,
     observation_spec=observation_spec,
   )
-
-
-def _selector(option: str, spec: PyTree, keys: Sequence[str] | None) -> Callable[[PyTree], Array]:
-  """Returns the function that joins the chosen leaves of an observation `[..., *shape]` into `[..., F]`."""
-  if keys is not None:
-    if not isinstance(spec, Mapping):
-      raise ValueError(f'{option} needs a dict observation, got the spec {spec}.')
-    if missing := [key for key in keys if key not in spec]:
-      raise ValueError(f'{option} asks for {missing}, but the observation has {sorted(spec)}.')
-    if not keys:
-      raise ValueError(f'{option} must name at least one of {sorted(spec)}, got none.')
-
-  def chosen(tree: Any) -> list[Any]:
-    return jax.tree.leaves(tree if keys is None else [tree[key] for key in keys])
-
-  ranks = [len(leaf.shape) for leaf in chosen(spec)]
-
-  def select(obs: PyTree) -> Array:
-    flat = []
-    for rank, leaf in zip(ranks, chosen(obs), strict=True):
-      leading = leaf.shape[: leaf.ndim - rank]
-      size = math.prod(leaf.shape[leaf.ndim - rank :])
-      flat.append(leaf.reshape(*leading, size).astype(jnp.promote_types(leaf.dtype, jnp.float32)))
-    return jnp.concatenate(flat, axis=-1)
-
-  return select

@@ -77,7 +77,7 @@ def test_policy_and_critic_can_see_different_keys():
     'truth': jax.ShapeDtypeStruct((), np.float32),
   }
   networks = make_networks(
-    spec, 1, hidden_sizes=(8,), policy_keys=('position',), critic_keys=('truth', 'image')
+    spec, 1, hidden_sizes=(8,), policy_keys=('position',), critic_keys=('truth', 'image'), conv_layers=None
   )
   actor, critic = networks.actor.init(jax.random.key(0)), networks.critic.init(jax.random.key(1))
   assert actor['hidden_0']['w'].shape == (3, 8)
