@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 
 from agents import acme_compat  # noqa: F401  (mends Acme before acme.jax is imported)
 from agents.learner import BlocksLearner
@@ -16,27 +17,40 @@ from acme.jax import variable_utils  # isort: skip
 from sac_blocks import Algorithm
 
 
-def make_actor_core(algorithm: Algorithm, *, evaluation: bool) -> actor_core.ActorCore:
+class _ActorState(NamedTuple):
+  """The state of an actor: its random key, and the steps left of its warm-up."""
+
+  key: jax.Array
+  random_steps: jax.Array
+
+
+def make_actor_core(algorithm: Algorithm, *, evaluation: bool, random_steps: int = 0) -> actor_core.ActorCore:
   """Wraps a policy as the pure functions of an Acme actor.
 
   Args:
     algorithm: whose policy to take.
     evaluation: whether to take the greedy one.
+    random_steps: steps from the actor's start in which to act uniformly at random; not in evaluation.
 
   Returns:
-    An actor core whose state is a random key and which leaves no extras.
+    An actor core, which leaves no extras.
   """
   policy = algorithm.evaluation_policy if evaluation else algorithm.policy
 
-  def init(key: jax.Array) -> jax.Array:
-    return key
+  def init(key: jax.Array) -> _ActorState:
+    return _ActorState(key, jnp.asarray(random_steps, jnp.int32))
 
-  def select_action(params: Any, observation: Any, key: jax.Array) -> tuple[jax.Array, jax.Array]:
-    key, action_key = jax.random.split(key)
-    return policy(params, observation, action_key), key
+  def select_action(params: Any, observation: Any, state: _ActorState) -> tuple[jax.Array, _ActorState]:
+    key, action_key = jax.random.split(state.key)
+    if evaluation or random_steps == 0:
+      return policy(params, observation, action_key), state._replace(key=key)
+    action = jax.lax.cond(
+      state.random_steps > 0, algorithm.random_policy, policy, params, observation, action_key
+    )
+    return action, _ActorState(key, jnp.maximum(state.random_steps - 1, 0))
 
-  def get_extras(key: jax.Array) -> tuple[()]:
-    del key
+  def get_extras(state: _ActorState) -> tuple[()]:
+    del state
     return ()
 
   return actor_core.ActorCore(init=init, select_action=select_action, get_extras=get_extras)

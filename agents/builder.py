@@ -51,7 +51,9 @@ class BlocksBuilder(
   ) -> actor_core.ActorCore:
     """Makes the policy that explores, or the greedy one, as an actor core."""
     del environment_spec
-    return actors.make_actor_core(self.make_algorithm(networks), evaluation=evaluation)
+    return actors.make_actor_core(
+      self.make_algorithm(networks), evaluation=evaluation, random_steps=self._config.random_steps
+    )
 
   def make_replay_tables(
     self, environment_spec: specs.EnvironmentSpec, policy: actor_core.ActorCore

@@ -1,10 +1,12 @@
-"""Configuration that all agents share: data, replay and rate limits."""
+"""Configuration that the agents share: data, replay and rate limits, and the options of Soft Actor-Critic."""
 
 from __future__ import annotations
 
 import dataclasses
 import math
-from typing import Any
+from typing import Any, Literal
+
+import optax
 
 
 def check_option(name: str, value: Any, condition: bool, expected: str) -> None:
@@ -42,6 +44,8 @@ class ReplayConfig:
     replay_table_name: the name of the Reverb table.
     prefetch_size: batches read ahead of the learner.
     variable_update_period: environment steps between an actor's fetches of params from another process.
+    random_steps: steps that each actor takes uniformly at random over the (legal) actions before it follows
+      the policy, counted from its start.
   """
 
   batch_size: int = 256
@@ -56,6 +60,7 @@ class ReplayConfig:
   replay_table_name: str = 'replay'
   prefetch_size: int = 2
   variable_update_period: int = 1
+  random_steps: int = 0
 
   def __post_init__(self) -> None:
     for name in (
@@ -69,6 +74,8 @@ class ReplayConfig:
     ):
       value = getattr(self, name)
       check_option(name, value, type(value) is int and value >= 1, 'an integer of at least 1')
+    steps = self.random_steps
+    check_option('random_steps', steps, type(steps) is int and steps >= 0, 'an integer of at least 0')
     check_option('discount', self.discount, 0.0 <= self.discount <= 1.0, 'in [0, 1]')
     check_option('reward_scale', self.reward_scale, 0.0 < self.reward_scale < math.inf, 'positive')
     check_option(
@@ -85,3 +92,106 @@ class ReplayConfig:
       self.min_replay_size <= self.max_replay_size,
       f'at most max_replay_size ({self.max_replay_size})',
     )
+
+
+@dataclasses.dataclass(frozen=True)
+class SoftActorCriticConfig(ReplayConfig):
+  """Options of every agent of the family; those of data and replay are `ReplayConfig`'s.
+
+  Attributes:
+    actor_learning_rate: Adam's step size for the actor, per update.
+    critic_learning_rate: that of the critics.
+    temperature_learning_rate: that of log alpha.
+    max_gradient_norm: global norm to which actor and critic gradients are clipped; None doesn't clip.
+    learn_temperature: False keeps alpha at `initial_alpha`.
+    initial_alpha: the temperature at the start, positive, in units of (scaled) reward per nat.
+    log_alpha_bounds: lowest and highest log alpha where it is learned, or None.
+    target_entropy: in nats; None takes the agent's default for the action space.
+    tau: step size of the target critics, in [0, 1]; 1 copies.
+    target_update_period: updates per step of the target critics.
+    actor_update_period: critic updates per update of actor and temperature.
+    entropy_backup: whether the critics' target counts the entropy of the next action.
+    critic_loss: 'l2', half the square of the error, or 'huber', linear beyond an error of 1.
+    input_normalization: whether networks see observations normalised by running statistics.
+  """
+
+  actor_learning_rate: float = 3e-4
+  critic_learning_rate: float = 3e-4
+  temperature_learning_rate: float = 3e-4
+  max_gradient_norm: float | None = None
+  learn_temperature: bool = True
+  initial_alpha: float = 1.0
+  log_alpha_bounds: tuple[float, float] | None = None
+  target_entropy: float | None = None
+  tau: float = 0.005
+  target_update_period: int = 1
+  actor_update_period: int = 1
+  entropy_backup: bool = True
+  critic_loss: Literal['l2', 'huber'] = 'l2'
+  input_normalization: bool = False
+
+  def __post_init__(self) -> None:
+    super().__post_init__()
+    for name in (
+      'actor_learning_rate',
+      'critic_learning_rate',
+      'temperature_learning_rate',
+      'initial_alpha',
+    ):
+      value = getattr(self, name)
+      check_option(name, value, 0.0 < value < math.inf, 'positive')
+    norm, bounds = self.max_gradient_norm, self.log_alpha_bounds
+    check_option('max_gradient_norm', norm, norm is None or norm > 0.0, 'positive, or None')
+    check_option(
+      'log_alpha_bounds',
+      bounds,
+      bounds is None or (len(bounds) == 2 and bounds[0] <= bounds[1]),
+      '(low, high) with low <= high, or None',
+    )
+    if bounds is not None:
+      low, high = bounds
+      inside = low - 1e-6 <= math.log(self.initial_alpha) <= high + 1e-6
+      check_option('initial_alpha', self.initial_alpha, inside, f'within exp of log_alpha_bounds {bounds}')
+      check_option('log_alpha_bounds', bounds, self.learn_temperature, 'None where learn_temperature=False')
+    target = self.target_entropy
+    check_option('target_entropy', target, target is None or math.isfinite(target), 'finite, or None')
+    check_option('tau', self.tau, 0.0 <= self.tau <= 1.0, 'in [0, 1]')
+    for name in ('target_update_period', 'actor_update_period'):
+      period = getattr(self, name)
+      check_option(name, period, type(period) is int and period >= 1, 'an integer of at least 1')
+    check_option('critic_loss', self.critic_loss, self.critic_loss in ('l2', 'huber'), "'l2' or 'huber'")
+
+
+def recipe_options(config: SoftActorCriticConfig) -> dict[str, Any]:
+  """Turns a configuration into the keyword arguments that the recipes of the family share.
+
+  Args:
+    config: the options.
+
+  Returns:
+    Arguments for `recipes.sac` or `recipes.sac_discrete`; one call of the resulting update makes
+    `num_sgd_steps_per_step` updates.
+  """
+
+  def optimizer(learning_rate: float) -> optax.GradientTransformation:
+    adam = optax.adam(learning_rate)
+    if config.max_gradient_norm is None:
+      return adam
+    return optax.chain(optax.clip_by_global_norm(config.max_gradient_norm), adam)
+
+  return {
+    'critic_optimizer': optimizer(config.critic_learning_rate),
+    'actor_optimizer': optimizer(config.actor_learning_rate),
+    'temperature_optimizer': optax.adam(config.temperature_learning_rate),
+    'learn_temperature': config.learn_temperature,
+    'initial_alpha': config.initial_alpha,
+    'log_alpha_bounds': config.log_alpha_bounds,
+    'target_entropy': config.target_entropy,
+    'tau': config.tau,
+    'target_update_period': config.target_update_period,
+    'actor_update_period': config.actor_update_period,
+    'entropy_backup': config.entropy_backup,
+    'pointwise_loss': optax.huber_loss if config.critic_loss == 'huber' else optax.l2_loss,
+    'normalize_observations': config.input_normalization,
+    'updates_per_call': config.num_sgd_steps_per_step,
+  }

@@ -35,5 +35,18 @@ def _sac() -> Agent:
   return Agent(SACConfig, make_networks, networks.make_networks, make_builder)
 
 
+def _sac_discrete() -> Agent:
+  from agents.sac_discrete.config import SACDiscreteConfig
+  from agents.sac_discrete.networks import make_networks
+  from sac_blocks import networks
+
+  def make_builder(config: SACDiscreteConfig) -> Any:
+    from agents.sac_discrete.builder import SACDiscreteBuilder
+
+    return SACDiscreteBuilder(config)
+
+  return Agent(SACDiscreteConfig, make_networks, networks.make_discrete_networks, make_builder)
+
+
 # Functions, since the modules of an agent are slow to import.
-AGENTS: Mapping[str, Callable[[], Agent]] = {'sac': _sac}
+AGENTS: Mapping[str, Callable[[], Agent]] = {'sac': _sac, 'sac_discrete': _sac_discrete}

@@ -26,7 +26,7 @@ def make_networks(environment_spec: Any, **options: Any) -> ActorCritic:
     ValueError: the actions are not one vector in the canonical box [-1, 1].
   """
   actions = environment_spec.actions
-  if isinstance(actions, specs.DiscreteArray) or not isinstance(actions, specs.BoundedArray):
+  if not isinstance(actions, specs.BoundedArray) or not np.issubdtype(actions.dtype, np.floating):
     raise ValueError(f'SAC needs continuous, bounded actions, but the environment has {actions}.')
   if len(actions.shape) != 1:
     raise ValueError(f'SAC needs actions of shape (D,), but the environment has {actions}.')

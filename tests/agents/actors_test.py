@@ -6,6 +6,7 @@ from typing import Any
 
 import dm_env
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -13,7 +14,7 @@ pytest.importorskip('acme')
 
 from agents import actors
 from agents.learner import BlocksLearner
-from sac_blocks import recipes
+from sac_blocks import ActorCritic, Categorical, Network, recipes
 from tests.plain_networks import make_plain_networks
 from tests.recipes.sac_test import make_batch
 
@@ -93,3 +94,29 @@ def test_a_learner_beside_the_actor_is_followed_update_by_update():
     params = learner.save().training_state.params
     np.testing.assert_allclose(seen[-1], np.tanh(OBSERVATION @ params['actor']['loc']), rtol=1e-5)
   assert len({tuple(action.tolist()) for action in seen}) == 4
+
+
+def test_a_warm_up_is_uniform_for_as_long_as_it_lasts_and_not_in_evaluation():
+  def init(key: Any) -> Any:
+    # The policy never takes action 1, and 3 is illegal.
+    return jnp.array([9.0, -9.0, 9.0, 30.0])
+
+  def policy(logits: Any, obs: Any) -> Categorical:
+    shape = (*obs.shape[:-1], 4)
+    return Categorical(jnp.broadcast_to(logits, shape), jnp.broadcast_to(jnp.arange(4) < 3, shape))
+
+  networks = ActorCritic(Network(init, policy), Network(init, lambda p, obs: p), action_size=4)
+  algorithm = recipes.sac_discrete(networks)
+  source = RemoteSource({'actor': init(None)})
+
+  def actions(evaluation: bool) -> list[int]:
+    core = actors.make_actor_core(algorithm, evaluation=evaluation, random_steps=300)
+    actor = actors.make_actor(core, jax.random.PRNGKey(0), source)
+    start(actor)
+    return [int(actor.select_action(OBSERVATION)) for _ in range(400)]
+
+  taken = actions(evaluation=False)
+  # 100 of each, with a standard deviation of 8.
+  np.testing.assert_allclose(np.bincount(taken[:300], minlength=4), [100, 100, 100, 0], atol=33)
+  assert set(taken[300:]) == {0, 2}
+  assert set(actions(evaluation=True)) == {0}

@@ -16,6 +16,7 @@ from agents.config import ReplayConfig
     ({'batch_size': 0}, 'batch_size must be an integer of at least 1, got 0'),
     ({'batch_size': True}, 'batch_size must be an integer of at least 1, got True'),
     ({'n_step': 1.5}, 'n_step must be an integer of at least 1, got 1.5'),
+    ({'random_steps': -1}, 'random_steps must be an integer of at least 0, got -1'),
     ({'discount': 1.01}, r'discount must be in \[0, 1\], got 1.01'),
     ({'reward_scale': 0.0}, 'reward_scale must be positive, got 0.0'),
     ({'samples_per_insert': -1.0}, 'samples_per_insert must be positive, or None for no limit'),

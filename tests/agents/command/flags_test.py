@@ -31,7 +31,7 @@ def test_calls_share_nothing():
     ('--eval_every=x', 'flag --eval_every=x: expected a whole number of at least 1'),
     ('--num_eval_episodes=0', 'expected a whole number of at least 1'),
     ('--checkpoint_minutes=nan', 'flag --checkpoint_minutes=nan: expected a number of at least 0'),
-    ('--agent=ppo', 'flag --agent=ppo: value should be one of <sac>'),
+    ('--agent=ppo', r'flag --agent=ppo: value should be one of <sac\|sac_discrete>'),
     ('--stesp=3', r'there is no flag --stesp, did you mean --steps\?'),
     ('--bogus', 'there is no flag --bogus, see --help'),
     ('--steps', 'Missing value for flag --steps'),

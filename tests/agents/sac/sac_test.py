@@ -45,6 +45,8 @@ def box(low: float = -1.0, high: float = 1.0, shape: tuple[int, ...] = (2,)) -> 
     ({'target_entropy': float('nan')}, 'target_entropy must be finite, or None, got nan'),
     ({'tau': 2.0}, r'tau must be in \[0, 1\], got 2.0'),
     ({'actor_update_period': 0}, 'actor_update_period must be an integer of at least 1'),
+    ({'target_update_period': 0}, 'target_update_period must be an integer of at least 1'),
+    ({'critic_loss': 'l1'}, "critic_loss must be 'l2' or 'huber', got 'l1'"),
     ({'batch_size': 0}, 'batch_size'),
   ],
 )
@@ -54,9 +56,9 @@ def test_wrong_options_are_named(options: dict[str, Any], message: str):
 
 
 def test_networks_refuse_what_sac_cannot_act_in():
-  discrete = box()._replace(actions=specs.DiscreteArray(3))
-  with pytest.raises(ValueError, match='SAC needs continuous, bounded actions, but the environment has'):
-    make_networks(discrete)
+  for actions in (specs.DiscreteArray(3), specs.BoundedArray((2,), np.int32, 0, 3)):
+    with pytest.raises(ValueError, match='SAC needs continuous, bounded actions, but the environment has'):
+      make_networks(box()._replace(actions=actions))
   with pytest.raises(ValueError, match=r'canonical box \[-1, 1\]'):
     make_networks(box(-2.0, 2.0))
   with pytest.raises(ValueError, match=r'actions of shape \(D,\)'):
@@ -79,7 +81,9 @@ def test_every_option_reaches_the_recipe(monkeypatch: pytest.MonkeyPatch):
     target_entropy=-7.0,
     tau=0.02,
     actor_update_period=2,
+    target_update_period=5,
     entropy_backup=False,
+    critic_loss='huber',
     input_normalization=True,
     num_sgd_steps_per_step=3,
     max_gradient_norm=1.0,
@@ -91,6 +95,8 @@ def test_every_option_reaches_the_recipe(monkeypatch: pytest.MonkeyPatch):
     'target_entropy': -7.0,
     'tau': 0.02,
     'actor_update_period': 2,
+    'target_update_period': 5,
+    'pointwise_loss': optax.huber_loss,
     'entropy_backup': False,
     'normalize_observations': True,
     'updates_per_call': 3,
