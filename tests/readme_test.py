@@ -48,6 +48,30 @@ def test_sac_from_blocks_and_swapped_blocks():
     assert ('log_alpha_loss' in metrics) == (name != 'fixed_temperature')
 
 
+def test_discrete_primitives_and_recipe(capsys: pytest.CaptureFixture[str]):
+  import jax
+  import jax.numpy as jnp
+  import optax
+
+  import sac_blocks as sb
+
+  names: dict = {'jax': jax, 'jnp': jnp, 'optax': optax, 'sb': sb, 'recipes': sb.recipes}
+  exec(compile(example('sb.categorical_actor_loss'), 'README.md', 'exec'), names)
+  printed = np.array(re.findall(r'-?\d+\.\d+', capsys.readouterr().out), np.float64)
+  # p = [.268941, .731059]: -(p1 + 2 p2) - .2 H.
+  np.testing.assert_allclose(printed, [-1.731059 - 0.2 * 0.582203, 0.582203], rtol=1e-5)
+  np.testing.assert_allclose(names['target_entropy'], 0.5 * np.log(2.0), rtol=1e-6)
+
+  exec(compile(example('recipes.sac_discrete'), 'README.md', 'exec'), names)
+  obs = {'observation': np.ones((4, 4), np.float32), 'action_mask': np.ones((4, 11), bool)}
+  batch = sb.Transition(
+    obs, np.zeros((4, 4), np.int32), np.ones(4, np.float32), np.full(4, 0.99, np.float32), obs
+  )
+  algorithm = names['algorithm']
+  _, metrics = jax.jit(algorithm.update)(algorithm.init(jax.random.key(0)), batch)
+  np.testing.assert_allclose(metrics['target_entropy'], 0.9 * np.log(54.0), rtol=1e-5)
+
+
 @pytest.mark.slow
 def test_the_acme_example_trains(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch):
   pytest.importorskip('acme')
