@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
@@ -51,7 +51,8 @@ class Categorical:
       checks.same_shape(logits=logits, mask=mask)
       self.mask &= mask
     # Masked before, to keep illegal logits out of the sum, and after, to keep 0 * inf out of gradients.
-    log_probs = jax.nn.log_softmax(jnp.where(self.mask, logits, jnp.finfo(logits.dtype).min))
+    any_legal = jnp.any(self.mask, axis=-1, keepdims=True)
+    log_probs = jax.nn.log_softmax(jnp.where(self.mask, logits, jnp.where(any_legal, -jnp.inf, 0.0)))
     self._log_probs = jnp.where(self.mask, log_probs, 0.0)
 
   @property
@@ -101,7 +102,9 @@ class Categorical:
     if value.shape[max(0, value.ndim - len(self.batch_shape)) :] != self.batch_shape:
       raise ValueError(f'value must have the batch shape {self.batch_shape}, got {value.shape}.')
     logits = jnp.broadcast_to(self.logits, (*value.shape, self.num_categories))
-    return jnp.take_along_axis(logits, value[..., None], axis=-1)[..., 0]
+    # Counting from the end would make an action of -1 the last one.
+    index = jnp.where(value < 0, self.num_categories, value)[..., None]
+    return jnp.take_along_axis(logits, index, axis=-1, mode='fill')[..., 0]
 
   def mode(self) -> Array:
     """Returns the most probable legal action, int32 `[...]`."""
@@ -209,28 +212,37 @@ class FactoredCategorical:
   @property
   def logits(self) -> Array:
     """The joint log-probabilities `[..., prod(sizes)]`, minus infinity where any factor is illegal."""
-    joint, *others = (factor.logits for factor in self.factors)
-    for logits in others:
-      joint = (joint[..., :, None] + logits[..., None, :]).reshape(*self.batch_shape, -1)
-    return joint
+    return self._joint([factor.logits for factor in self.factors], jnp.add)
 
   @property
   def probs(self) -> Array:
     """The joint probabilities `[..., prod(sizes)]`."""
-    return jnp.exp(self.logits)
+    return self._joint([factor.probs for factor in self.factors], jnp.multiply)
 
   @property
   def mask(self) -> Array:
     """The legal joint actions, bool `[..., prod(sizes)]`."""
-    return self.logits != -jnp.inf
+    return self._joint([factor.mask for factor in self.factors], jnp.logical_and)
+
+  def _joint(self, parts: Sequence[Array], combine: Callable[[Array, Array], Array]) -> Array:
+    joint = parts[0]
+    for part in parts[1:]:
+      size = joint.shape[-1] * part.shape[-1]
+      joint = combine(joint[..., :, None], part[..., None, :]).reshape(*self.batch_shape, size)
+    return joint
 
   def index(self, action: Array) -> Array:
-    """Returns where actions `[..., K]` stand among the joint ones, int32 `[...]`."""
+    """Returns where actions `[..., K]` stand among the joint ones, int32 `[...]`; -1 if out of range."""
     action = jnp.asarray(action)
     if action.shape[-1:] != self.event_shape:
       raise ValueError(f'action must be [..., {len(self.factors)}], got shape {action.shape}.')
-    strides = [math.prod(self.sizes[k + 1 :]) for k in range(len(self.sizes))]
-    return jnp.sum(action * jnp.array(strides, action.dtype), axis=-1, dtype=jnp.int32)
+    index = jnp.zeros(action.shape[:-1], jnp.int32)
+    in_range = jnp.ones(action.shape[:-1], bool)
+    for k, size in enumerate(self.sizes):
+      value = action[..., k].astype(jnp.int32)
+      index = index * size + value
+      in_range &= (value >= 0) & (value < size)
+    return jnp.where(in_range, index, -1)
 
   def entropy(self) -> Array:
     """Returns the exact entropy `[...]` in nats, the sum of the factors'."""
@@ -242,8 +254,9 @@ class FactoredCategorical:
   def log_prob(self, value: Array) -> Array:
     """Returns the log-probability `[...]` of actions `[..., K]`, minus infinity for illegal ones."""
     value = jnp.asarray(value)
-    if value.shape[-1:] != self.event_shape:
-      raise ValueError(f'value must be [..., {len(self.factors)}], got shape {value.shape}.')
+    expected = (*self.batch_shape, *self.event_shape)
+    if value.shape[max(0, value.ndim - len(expected)) :] != expected:
+      raise ValueError(f'value must have the shape {expected}, got {value.shape}.')
     return jnp.sum(jnp.stack([f.log_prob(value[..., k]) for k, f in enumerate(self.factors)]), axis=0)
 
   def mode(self) -> Array:

@@ -37,8 +37,10 @@ def q_at_action(q: Array, action: Array) -> Array:
   (q,) = checks.as_floats(q=q)
   checks.ensemble_shape('q', q, trailing=1, action=action)
   action = checks.as_actions('action', action, q.shape[-1])
+  # Counting from the end would make an action of -1 the last one.
+  action = jnp.where(action < 0, q.shape[-1], action)
   index = jnp.broadcast_to(action[None, ..., None], (*q.shape[:-1], 1))
-  return jnp.take_along_axis(q, index, axis=-1)[..., 0]
+  return jnp.take_along_axis(q, index, axis=-1, mode='fill')[..., 0]
 
 
 def soft_td_error(q_tm1: Array, target: Array) -> Array:
@@ -138,12 +140,16 @@ def categorical_twin_critic_loss(
 
   Reference: Christodoulou 2019, eq. 4, arXiv 1910.07207; Haarnoja et al. 2018, eq. 5, arXiv 1812.05905.
   """
+  q_tm1, target = checks.as_floats(q_tm1=q_tm1, target=target)
+  checks.ensemble_shape('q_tm1', q_tm1, trailing=1, a_tm1=a_tm1, target=target)
+  mask = None if mask_tm1 is None else checks.as_mask('mask_tm1', mask_tm1)
+  if mask is not None:
+    checks.ensemble_shape('q_tm1', q_tm1, mask_tm1=mask)
+  a_tm1 = checks.as_actions('a_tm1', a_tm1, q_tm1.shape[-1])
   q = q_at_action(q_tm1, a_tm1)
-  if mask_tm1 is None:
+  if mask is None:
     return twin_critic_loss(q, target, pointwise_loss=pointwise_loss)
-  checks.ensemble_shape('q_tm1', q_tm1, mask_tm1=mask_tm1)
-  mask = checks.as_mask('mask_tm1', mask_tm1)
-  legal = jnp.take_along_axis(mask, jnp.asarray(a_tm1)[..., None], axis=-1)[..., 0]
+  legal = jnp.take_along_axis(mask, a_tm1[..., None], axis=-1)[..., 0]
   checks.legal_actions('a_tm1', legal, mask)
   # The target of such a row may be anything, too.
   q, target = jnp.where(legal, q, 0.0), jnp.where(legal, target, 0.0)

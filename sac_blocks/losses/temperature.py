@@ -105,7 +105,7 @@ def discrete_target_entropy(
     where none is, as in a terminal state.
 
   Raises:
-    ValueError: the ratio is outside [0, 1] or the number below 1.
+    ValueError: the ratio is no scalar in [0, 1], or the number is below 1.
     TypeError: the mask is a floating array.
 
   >>> round(discrete_target_entropy(2), 6)
@@ -115,6 +115,8 @@ def discrete_target_entropy(
 
   Reference: Christodoulou 2019, hyperparameters (a target entropy of 0.98 log A), arXiv 1910.07207.
   """
+  if jnp.shape(ratio) != ():
+    raise ValueError(f'ratio must be a scalar, got shape {jnp.shape(ratio)}.')
   checks.in_range('ratio', ratio, 0.0, 1.0)
   if isinstance(num_actions, (int, np.integer)):
     if num_actions < 1:

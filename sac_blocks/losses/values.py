@@ -147,6 +147,9 @@ def categorical_soft_q_target(
   )
   checks.ensemble_shape('q_t', q_t, logits_t=logits_t)
   checks.ensemble_shape('q_t', q_t, trailing=1, r_t=r_t)
+  if mask_t is not None:
+    mask_t = checks.as_mask('mask_t', mask_t)
+    checks.same_shape(logits_t=logits_t, mask_t=mask_t)
   value = categorical_soft_value(q_t, logits_t, alpha, mask_t)
   checks.scalar_or_like('discount_t', discount_t, r_t=r_t)
   checks.legal_unless_terminal(Categorical(logits_t, mask_t).mask, discount_t)

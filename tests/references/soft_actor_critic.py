@@ -3,6 +3,10 @@
 Haarnoja et al., "Soft Actor-Critic: Off-Policy Maximum Entropy Deep Reinforcement Learning with a
 Stochastic Actor", https://arxiv.org/abs/1801.01290, and "Soft Actor-Critic Algorithms and
 Applications", https://arxiv.org/abs/1812.05905, to which the equation numbers belong.
+
+The categorical functions are of Christodoulou, "Soft Actor-Critic for Discrete Action Settings",
+https://arxiv.org/abs/1910.07207, whose equations their docstrings number. Only legal actions enter their
+sums: those that the mask allows and whose logit isn't -inf.
 """
 
 from __future__ import annotations
@@ -89,6 +93,100 @@ def temperature_loss(log_alpha, entropy, target_entropy, parameterization='alpha
       multiplier = math.exp(multiplier)
     loss[index] = multiplier * (_at(entropy, index) - _at(target_entropy, index))
   return loss
+
+
+def _legal_log_probs(logits, mask, index):
+  """Returns {action: log-probability} of the legal actions at `index`."""
+  row = np.asarray(logits, np.float64)[index]
+  allowed = [True] * len(row) if mask is None else [bool(x) for x in np.asarray(mask)[index]]
+  legal = {}
+  for action in range(len(row)):
+    if allowed[action] and float(row[action]) != -math.inf:
+      legal[action] = float(row[action])
+  if not legal:
+    return {}
+  largest = max(legal.values())
+  log_total = math.log(sum(math.exp(logit - largest) for logit in legal.values()))
+  return {action: logit - largest - log_total for action, logit in legal.items()}
+
+
+def categorical_log_prob(logits, mask=None):
+  """The normalised logits, -inf for illegal actions."""
+  log_prob = np.full(np.shape(logits), -math.inf)
+  for index in np.ndindex(*log_prob.shape[:-1]):
+    for action, number in _legal_log_probs(logits, mask, index).items():
+      log_prob[(*index, action)] = number
+  return log_prob
+
+
+def categorical_entropy(logits, mask=None):
+  """The entropy term of eq. 11, exactly."""
+  entropy = np.zeros(np.shape(logits)[:-1])
+  for index in np.ndindex(*entropy.shape):
+    for log_prob in _legal_log_probs(logits, mask, index).values():
+      entropy[index] -= math.exp(log_prob) * log_prob
+  return entropy
+
+
+def categorical_soft_value(q, logits, alpha, mask=None):
+  """Eq. 10: the expectation over actions, with the minimum over the critics in place of Q."""
+  q = np.asarray(q, np.float64)
+  value = np.zeros(q.shape[1:-1])
+  for index in np.ndindex(*value.shape):
+    for action, log_prob in _legal_log_probs(logits, mask, index).items():
+      smallest = math.inf
+      for head in range(q.shape[0]):
+        smallest = min(smallest, float(q[(head, *index, action)]))
+      value[index] += math.exp(log_prob) * (smallest - _at(alpha, index) * log_prob)
+  return value
+
+
+def categorical_soft_q_target(r_t, discount_t, q_t, logits_t, alpha, mask_t=None):
+  """The target in eq. 4, over the value of eq. 10."""
+  value = categorical_soft_value(q_t, logits_t, alpha, mask_t)
+  target = np.zeros_like(value)
+  for index in np.ndindex(*target.shape):
+    target[index] = _at(r_t, index) + _at(discount_t, index) * value[index]
+  return target
+
+
+def q_at_action(q, action):
+  """Every critic's value of the action taken."""
+  q, action = np.asarray(q, np.float64), np.asarray(action)
+  taken = np.zeros(q.shape[:-1])
+  for index in np.ndindex(*taken.shape):
+    taken[index] = float(q[(*index, int(action[index[1:]]))])
+  return taken
+
+
+def categorical_twin_critic_loss(q_tm1, a_tm1, target, mask_tm1=None):
+  """Eq. 4 at the action taken for every critic, added up; 0 where that action is illegal."""
+  q_tm1, a_tm1 = np.asarray(q_tm1, np.float64), np.asarray(a_tm1)
+  loss = np.zeros(a_tm1.shape)
+  for index in np.ndindex(*loss.shape):
+    action = int(a_tm1[index])
+    if mask_tm1 is not None and not bool(np.asarray(mask_tm1)[(*index, action)]):
+      continue
+    for head in range(q_tm1.shape[0]):
+      loss[index] += 0.5 * (float(q_tm1[(head, *index, action)]) - _at(target, index)) ** 2
+  return loss
+
+
+def categorical_actor_loss(logits, q, alpha, mask=None):
+  """Eq. 12, with the minimum over the critics, and the entropy that eq. 11 takes."""
+  return -categorical_soft_value(q, logits, alpha, mask), categorical_entropy(logits, mask)
+
+
+def discrete_target_entropy(num_actions, ratio=0.98):
+  """The share `ratio` of the largest entropy, log n, of n actions or of a mask's legal ones."""
+  if np.ndim(num_actions) == 0:
+    return ratio * math.log(num_actions)
+  mask = np.asarray(num_actions)
+  target = np.zeros(mask.shape[:-1])
+  for index in np.ndindex(*target.shape):
+    legal = sum(1 for entry in mask[index] if entry)
+    target[index] = ratio * math.log(legal) if legal else 0.0
+  return target
 
 
 def normal_log_density(u, loc, scale):
