@@ -12,6 +12,30 @@ from sac_blocks.distributions import Categorical
 from sac_blocks.types import Array
 
 
+def minimum_over_critics(q: Array) -> Array:
+  r"""Takes the minimum over an ensemble, with a gradient that compilation can't lose.
+
+  $$\min_i q_i$$
+
+  The slope of `jnp.min` asks where q equals the minimum. XLA may compute q a second time for that, rounded
+  otherwise, and where nothing is equal any more the gradient is 0: seen on the CPU for hundreds of entries of
+  a batch. An index has no such gap.
+
+  Args:
+    q: `[N, ...]`, values under N critics.
+
+  Returns:
+    `[...]`; the gradient goes to the smallest, where several are to the first of them.
+
+  >>> minimum_over_critics(jnp.array([[1.0, 4.0], [3.0, 2.0]]))
+  Array([1., 2.], dtype=float32)
+
+  Reference: Fujimoto et al. 2018, arXiv 1802.09477.
+  """
+  heads = jnp.arange(q.shape[0]).reshape(-1, *[1] * (q.ndim - 1))
+  return jnp.sum(jnp.where(heads == jnp.argmin(q, axis=0)[None], q, 0.0), axis=0)
+
+
 def soft_value(q: Array, log_prob: Array, alpha: Array | float) -> Array:
   r"""Estimates the soft state value from one sampled action.
 
@@ -38,7 +62,7 @@ def soft_value(q: Array, log_prob: Array, alpha: Array | float) -> Array:
   checks.in_range('alpha', alpha, 0.0)
   checks.ensemble_shape('q', q, log_prob=log_prob)
   checks.scalar_or_like('alpha', alpha, log_prob=log_prob)
-  return jnp.min(q, axis=0) - alpha * log_prob
+  return minimum_over_critics(q) - alpha * log_prob
 
 
 def categorical_soft_value(q: Array, logits: Array, alpha: Array | float, mask: Array | None = None) -> Array:
@@ -71,7 +95,7 @@ def categorical_soft_value(q: Array, logits: Array, alpha: Array | float, mask: 
   checks.ensemble_shape('q', q, logits=logits)
   entropy = policy.entropy()
   checks.scalar_or_like('alpha', alpha, entropy=entropy)
-  return policy.expectation(jnp.min(jnp.where(policy.mask, q, 0.0), axis=0)) + alpha * entropy
+  return policy.expectation(minimum_over_critics(jnp.where(policy.mask, q, 0.0))) + alpha * entropy
 
 
 def soft_q_target(

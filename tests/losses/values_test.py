@@ -91,3 +91,26 @@ def test_doubling_q_and_alpha_doubles_the_value(q, log_prob, alpha):
   np.testing.assert_allclose(
     sb.soft_value(2 * q, log_prob, 2 * alpha), 2 * sb.soft_value(q, log_prob, alpha), rtol=1e-6
   )
+
+
+@pytest.mark.parametrize(
+  'critic',
+  [
+    lambda x: 1.7 * jnp.stack([jnp.sin(x), jnp.sin(1.1 * x)]) + 0.3,
+    lambda x: 3.7 * jnp.stack([jnp.sin(x), jnp.sin(1.1 * x)]) + 0.3 * jnp.cos(x)[None],
+  ],
+)
+def test_compilation_loses_no_gradient_through_the_minimum(critic):
+  """With `jnp.min`, critics that end in elementwise arithmetic lose it where XLA rounds them twice."""
+  actions = jnp.asarray(np.random.default_rng(0).normal(size=(500, 3)), jnp.float32)
+
+  def loss(actions):
+    return jnp.sum(sb.soft_policy_loss(-actions, critic(actions), 0.2))
+
+  expected = jax.grad(loss)(actions)
+  np.testing.assert_allclose(jax.jit(jax.grad(loss))(actions), expected, rtol=1e-4, atol=1e-5)
+
+
+def test_the_minimum_is_not_hidden_by_other_heads():
+  q = jnp.array([[jnp.inf, 1.0, jnp.nan], [2.0, -jnp.inf, 0.0]])
+  np.testing.assert_array_equal(sb.soft_value(q, jnp.zeros(3), 0.0), [2.0, -np.inf, np.nan])
