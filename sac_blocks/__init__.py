@@ -1,14 +1,18 @@
 """Soft Actor-Critic as pure loss primitives, update blocks and whole algorithms."""
 
 from sac_blocks import blocks, distributions, losses, objectives, recipes
-from sac_blocks.distributions import Categorical, FactoredCategorical, TanhGaussian
+from sac_blocks.distributions import Categorical, FactoredCategorical, Hybrid, TanhGaussian
 from sac_blocks.losses import (
+  HybridEntropies,
   categorical_actor_loss,
   categorical_soft_q_target,
   categorical_soft_value,
   categorical_twin_critic_loss,
   continuous_target_entropy,
   discrete_target_entropy,
+  hybrid_actor_loss,
+  hybrid_soft_q_target,
+  hybrid_soft_value,
   n_step_soft_q_target,
   periodic_update,
   polyak_update,
@@ -30,6 +34,8 @@ __all__ = [
   'Algorithm',
   'Categorical',
   'FactoredCategorical',
+  'Hybrid',
+  'HybridEntropies',
   'Network',
   'Objective',
   'TanhGaussian',
@@ -43,6 +49,9 @@ __all__ = [
   'continuous_target_entropy',
   'discrete_target_entropy',
   'distributions',
+  'hybrid_actor_loss',
+  'hybrid_soft_q_target',
+  'hybrid_soft_value',
   'losses',
   'n_step_soft_q_target',
   'objectives',

@@ -26,7 +26,7 @@ class Transition(NamedTuple):
   Attributes:
     obs_tm1: `[B, ...]`, the observation acted from.
     a_tm1: `[B, D]`, the action taken, in the canonical box [-1, 1]; discrete actions int `[B]`, factored
-      ones int `[B, K]`.
+      ones int `[B, K]`, hybrid ones a dict of both kinds, `discrete` and `continuous`.
     r_t: `[B]`, the reward that followed; for n-step data the discounted sum of n rewards.
     discount_t: `[B]`, the final bootstrap factor: gamma (to the n-th power) included, 0 only where the
       episode truly terminated, never at a time limit.
@@ -35,7 +35,7 @@ class Transition(NamedTuple):
   """
 
   obs_tm1: PyTree
-  a_tm1: Array
+  a_tm1: Any
   r_t: Array
   discount_t: Array
   obs_t: PyTree
@@ -87,18 +87,20 @@ class ActorCritic(NamedTuple):
 
   Attributes:
     actor: `apply(params, obs) -> Distribution` over actions `[..., D]` in [-1, 1]; for discrete actions a
-      `DiscreteDistribution`.
+      `DiscreteDistribution`, for hybrid ones a `Hybrid`.
     critic: `apply(params, obs, action) -> q [N, ...]`, an ensemble of N critics on the first axis; for
-      discrete actions `apply(params, obs) -> q [N, ..., A]`.
-    action_size: D, the number of action dimensions, or A, the number of discrete actions; recipes take
-      their default target entropy from it.
+      discrete actions `apply(params, obs) -> q [N, ..., A]`; for hybrid ones `apply(params, obs, x) -> q
+      [N, ..., A]` with a continuous action for each branch, x `[..., A, D]`, of which the value of branch k
+      depends on that of branch k alone.
+    action_size: D, the number of action dimensions; A, the number of discrete actions; (A, D) for hybrid
+      actions. Recipes take their default target entropy from it.
     observation_spec: a tree with the `shape` and `dtype` of one observation's leaves; only needed where a
       recipe normalises observations.
   """
 
   actor: Network
   critic: Network
-  action_size: int
+  action_size: Any
   observation_spec: PyTree = None
 
 
@@ -152,7 +154,7 @@ class Algorithm(NamedTuple):
 
   init: Callable[[PRNGKey], TrainingState]
   update: Callable[[TrainingState, Any], tuple[TrainingState, Mapping[str, Array]]]
-  policy: Callable[[Components, PyTree, PRNGKey], Array]
-  evaluation_policy: Callable[[Components, PyTree, PRNGKey], Array]
-  random_policy: Callable[[Components, PyTree, PRNGKey], Array]
+  policy: Callable[[Components, PyTree, PRNGKey], PyTree]
+  evaluation_policy: Callable[[Components, PyTree, PRNGKey], PyTree]
+  random_policy: Callable[[Components, PyTree, PRNGKey], PyTree]
   policy_components: tuple[str, ...]

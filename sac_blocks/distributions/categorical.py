@@ -236,6 +236,8 @@ class FactoredCategorical:
     action = jnp.asarray(action)
     if action.shape[-1:] != self.event_shape:
       raise ValueError(f'action must be [..., {len(self.factors)}], got shape {action.shape}.')
+    if not jnp.issubdtype(action.dtype, jnp.integer):
+      raise TypeError(f'action must hold integers, got dtype {action.dtype}.')
     index = jnp.zeros(action.shape[:-1], jnp.int32)
     in_range = jnp.ones(action.shape[:-1], bool)
     for k, size in enumerate(self.sizes):

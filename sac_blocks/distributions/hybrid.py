@@ -18,9 +18,9 @@ class Hybrid:
 
   $$\pi(k, x) = p_k\, \pi(x \mid k)$$
 
-  An action is a dict of `discrete`, int32 `[...]`, and `continuous`, `[..., D]` in [-1, 1]. With a Gaussian for
-  each branch the action is a parameterised one, a choice with parameters of its own; with a shared one the
-  two parts are independent.
+  An action is a dict of `discrete`, int32 `[...]`, and `continuous`, `[..., D]` in [-1, 1]. With a Gaussian
+  for each branch the action is a parameterised one, a choice with parameters of its own; with a shared one
+  the two parts are independent.
 
   Illegal branches can't be drawn, and their Gaussians contribute exactly 0 to gradients, whatever their `loc`
   is: a standard Gaussian stands for them.
@@ -36,7 +36,7 @@ class Hybrid:
   >>> choice = Categorical(jnp.array([0.0, 1.0]))
   >>> pi = Hybrid(choice, TanhGaussian(jnp.array([[0.0], [9.0]]), jnp.ones((2, 1))))
   >>> pi.mode()
-  {'continuous': Array([1.], dtype=float32), 'discrete': Array(1, dtype=int32)}
+  {'discrete': Array(1, dtype=int32), 'continuous': Array([1.], dtype=float32)}
   >>> x, log_prob = pi.sample_branches(seed=jax.random.key(0))
   >>> x.shape, log_prob.shape
   ((2, 1), (2,))
@@ -47,8 +47,8 @@ class Hybrid:
   def __init__(self, categorical: Categorical, continuous: TanhGaussian):
     if continuous.batch_shape not in (categorical.batch_shape, categorical.mask.shape):
       raise ValueError(
-        f'continuous must have loc [..., A, D] or [..., D] for logits [..., A], got loc {continuous.loc.shape} '
-        f'for logits {categorical.mask.shape}.'
+        'continuous must have loc [..., A, D] or [..., D] for logits [..., A], got loc '
+        f'{continuous.loc.shape} for logits {categorical.mask.shape}.'
       )
     self.categorical = categorical
     self.continuous = continuous
@@ -84,14 +84,15 @@ class Hybrid:
       seed: a key, consumed.
 
     Returns:
-      The continuous actions `[..., A, D]` and their log-probabilities `[..., A]` given the branch, in nats; the
-      same in all branches where they share a Gaussian.
+      The continuous actions `[..., A, D]` and their log-probabilities `[..., A]` given the branch, in nats;
+      the same in all legal branches where they share a Gaussian. In illegal branches they mean nothing.
     """
     x, log_prob = self.continuous.sample_and_log_prob(seed=seed)
     if self.shared:
-      branches = self.categorical.mask.shape
-      x = jnp.broadcast_to(x[..., None, :], (*branches, x.shape[-1]))
-      log_prob = jnp.broadcast_to(log_prob[..., None], branches)
+      # Not broadcast alone, or what comes back from illegal branches would reach the legal ones' Gaussian.
+      mask = self.categorical.mask
+      x = jnp.where(mask[..., None], x[..., None, :], 0.0)
+      log_prob = jnp.where(mask, log_prob[..., None], 0.0)
     return x, log_prob
 
   def mode(self) -> dict[str, Array]:

@@ -12,6 +12,12 @@ from sac_blocks.losses.critic import (
   soft_td_error,
   twin_critic_loss,
 )
+from sac_blocks.losses.hybrid import (
+  HybridEntropies,
+  hybrid_actor_loss,
+  hybrid_soft_q_target,
+  hybrid_soft_value,
+)
 from sac_blocks.losses.targets import periodic_update, polyak_update
 from sac_blocks.losses.temperature import (
   continuous_target_entropy,
@@ -28,12 +34,16 @@ from sac_blocks.losses.values import (
 
 __all__ = [
   'ActorSample',
+  'HybridEntropies',
   'categorical_actor_loss',
   'categorical_soft_q_target',
   'categorical_soft_value',
   'categorical_twin_critic_loss',
   'continuous_target_entropy',
   'discrete_target_entropy',
+  'hybrid_actor_loss',
+  'hybrid_soft_q_target',
+  'hybrid_soft_value',
   'n_step_soft_q_target',
   'periodic_update',
   'polyak_update',

@@ -5,11 +5,10 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import jax
-import jax.numpy as jnp
 
 from sac_blocks import checks
 from sac_blocks.distributions import Categorical
-from sac_blocks.losses.values import categorical_soft_q_target, categorical_soft_value
+from sac_blocks.losses.values import categorical_soft_value
 from sac_blocks.types import Array
 
 
@@ -39,12 +38,12 @@ def hybrid_soft_value(
   $$V = \sum_k p_k \left(\min_i q_{ik} - \alpha_d \log p_k - \alpha_c \log\pi(x_k \mid k)\right),
       \quad p = \mathrm{softmax}(\text{logits}),\ x_k \sim \pi(\cdot \mid k)$$
 
-  The expectation over the branches is exact. The two parts have a temperature each, since entropies of choices
-  and densities are on different scales.
+  The expectation over the branches is exact. The two parts have a temperature each, since the entropies of
+  choices and of densities are on different scales.
 
   Args:
-    q: `[N, ..., A]`, values of the branches, each with its own $x_k$, under N critics; anything, NaN included,
-      for illegal ones.
+    q: `[N, ..., A]`, values of the branches, each at its own $x_k$, under N critics; anything, NaN
+      included, for illegal ones.
     logits: `[..., A]`, of the choice; minus infinity is illegal.
     log_prob: `[..., A]`, the log-probability of $x_k$ given the branch k, in nats; anything for illegal ones.
     alpha_discrete: the choice's temperature, a scalar or `[...]`, at least 0, in units of reward per nat.
@@ -59,6 +58,7 @@ def hybrid_soft_value(
     ValueError: the shapes don't fit, or a temperature is negative.
     TypeError: the mask is a floating array.
 
+  >>> import jax.numpy as jnp
   >>> q, log_prob = jnp.array([[1.0, 2.0], [3.0, 0.0]]), jnp.array([-1.0, -2.0])
   >>> hybrid_soft_value(q, jnp.zeros(2), log_prob, alpha_discrete=0.0, alpha_continuous=0.5)
   Array(1.25, dtype=float32)
@@ -66,8 +66,20 @@ def hybrid_soft_value(
   Reference: Delalleau et al. 2019, arXiv 1912.11077; Christodoulou 2019, eq. 10, arXiv 1910.07207, and
   Haarnoja et al. 2018, eq. 3, arXiv 1812.05905, for the two parts.
   """
-  q, logits, alpha_discrete, mask = _soft_q(q, logits, log_prob, alpha_discrete, alpha_continuous, mask)
-  return categorical_soft_value(q, logits, alpha_discrete, mask)
+  q, logits, log_prob, alpha_discrete, alpha_continuous = checks.as_floats(
+    q=q,
+    logits=logits,
+    log_prob=log_prob,
+    alpha_discrete=alpha_discrete,
+    alpha_continuous=alpha_continuous,
+  )
+  checks.same_shape(logits=logits, log_prob=log_prob)
+  continuous_entropy = Categorical(logits, mask).expectation(-log_prob)
+  for name, alpha in (('alpha_discrete', alpha_discrete), ('alpha_continuous', alpha_continuous)):
+    checks.in_range(name, alpha, 0.0)
+    checks.scalar_or_like(name, alpha, entropy=continuous_entropy)
+  checks.ensemble_shape('q', q, logits=logits)
+  return categorical_soft_value(q, logits, alpha_discrete, mask) + alpha_continuous * continuous_entropy
 
 
 def hybrid_soft_q_target(
@@ -82,19 +94,20 @@ def hybrid_soft_q_target(
 ) -> Array:
   r"""Computes the target of critics over hybrid actions, stopped.
 
-  $$y = r_t + \gamma_t \sum_k p_k \left(\min_i q_{ik} - \alpha_d \log p_k - \alpha_c \log\pi(x_k \mid k)\right)$$
+  $$y = r_t + \gamma_t \sum_k p_k
+      \left(\min_i q_{ik} - \alpha_d \log p_k - \alpha_c \log\pi(x_k \mid k)\right)$$
 
   Args:
     r_t: `[...]`, rewards.
     discount_t: scalar or `[...]`, final bootstrap factors: gamma included, 0 only at true termination.
-    q_t: `[N, ..., A]`, values of the branches at the next state, each with an $x_k$ sampled there, under the N
-      target critics.
+    q_t: `[N, ..., A]`, values of the branches at the next state, each at an $x_k$ sampled there, under the
+      N target critics.
     logits_t: `[..., A]`, of the choice at the next state; minus infinity is illegal.
     log_prob_t: `[..., A]`, the log-probability of $x_k$ given the branch k, in nats.
     alpha_discrete: the choice's temperature, a scalar or `[...]`; 0 leaves its entropy out of the target.
     alpha_continuous: that of the continuous action, likewise.
-    mask_t: `[..., A]` bool or integer, nonzero where a branch is legal at the next state; None for all. It may
-      be empty where `discount_t` is 0.
+    mask_t: `[..., A]` bool or integer, nonzero where a branch is legal at the next state; None for all. It
+      may be empty where `discount_t` is 0.
 
   Returns:
     `[...]`, the targets; no gradient flows through them.
@@ -104,16 +117,26 @@ def hybrid_soft_q_target(
       branch. Under a trace the last can't be seen: its value counts as 0 there.
     TypeError: the mask is a floating array.
 
+  >>> import jax.numpy as jnp
   >>> q_t, log_prob_t = jnp.array([[1.0, 3.0]]), jnp.array([-1.0, -3.0])
   >>> hybrid_soft_q_target(jnp.array(1.0), jnp.array(0.5), q_t, jnp.zeros(2), log_prob_t, 0.0, 0.1)
   Array(2.1, dtype=float32)
 
   Reference: Delalleau et al. 2019, arXiv 1912.11077; Haarnoja et al. 2018, eqs. 2 and 6, arXiv 1812.05905.
   """
-  q_t, logits_t, alpha_discrete, mask_t = _soft_q(
-    q_t, logits_t, log_prob_t, alpha_discrete, alpha_continuous, mask_t, suffix='_t'
+  r_t, discount_t, q_t, logits_t, log_prob_t = checks.as_floats(
+    r_t=r_t, discount_t=discount_t, q_t=q_t, logits_t=logits_t, log_prob_t=log_prob_t
   )
-  return categorical_soft_q_target(r_t, discount_t, q_t, logits_t, alpha_discrete, mask_t)
+  checks.same_shape(logits_t=logits_t, log_prob_t=log_prob_t)
+  checks.ensemble_shape('q_t', q_t, logits_t=logits_t)
+  checks.ensemble_shape('q_t', q_t, trailing=1, r_t=r_t)
+  checks.scalar_or_like('discount_t', discount_t, r_t=r_t)
+  if mask_t is not None:
+    mask_t = checks.as_mask('mask_t', mask_t)
+    checks.same_shape(logits_t=logits_t, mask_t=mask_t)
+  value = hybrid_soft_value(q_t, logits_t, log_prob_t, alpha_discrete, alpha_continuous, mask_t)
+  checks.legal_unless_terminal(Categorical(logits_t, mask_t).mask, discount_t)
+  return jax.lax.stop_gradient(r_t + discount_t * value)
 
 
 def hybrid_actor_loss(
@@ -131,8 +154,8 @@ def hybrid_actor_loss(
   Args:
     logits: `[..., A]`, of the choice; minus infinity is illegal.
     log_prob: `[..., A]`, the log-probability of $x_k$ given the branch k, in nats; anything for illegal ones.
-    q: `[N, ..., A]`, values of the branches, each with its own $x_k$, under N critics; anything, NaN included,
-      for illegal ones.
+    q: `[N, ..., A]`, values of the branches, each at its own $x_k$, under N critics; anything, NaN
+      included, for illegal ones.
     alpha_discrete: the choice's temperature, a scalar or `[...]`.
     alpha_continuous: that of the continuous action, likewise.
     mask: `[..., A]` bool or integer, nonzero where a branch is legal; None for all.
@@ -146,6 +169,7 @@ def hybrid_actor_loss(
     ValueError: the shapes don't fit, or a temperature is negative.
     TypeError: the mask is a floating array.
 
+  >>> import jax.numpy as jnp
   >>> logits, log_prob = jnp.log(jnp.array([0.25, 0.75])), jnp.array([-1.0, -2.0])
   >>> loss, entropies = hybrid_actor_loss(logits, log_prob, jnp.array([[4.0, 8.0]]), 0.0, 0.2)
   >>> loss, entropies.discrete, entropies.continuous
@@ -159,40 +183,3 @@ def hybrid_actor_loss(
   logits, log_prob = checks.as_floats(logits=logits, log_prob=log_prob)
   policy = Categorical(logits, mask)
   return loss, HybridEntropies(policy.entropy(), policy.expectation(-log_prob))
-
-
-def _soft_q(
-  q: Array,
-  logits: Array,
-  log_prob: Array,
-  alpha_discrete: Array | float,
-  alpha_continuous: Array | float,
-  mask: Array | None,
-  suffix: str = '',
-) -> tuple[Array, Array, Array, Array | None]:
-  """Returns q - alpha_continuous log_prob, `[N, ..., A]`, and what else a categorical value is made of.
-
-  With the continuous part's entropy in the values, a hybrid policy is a categorical one: what is subtracted
-  is the same for all critics, so the minimum over them may come after it.
-  """
-  q_name, logits_name, log_prob_name, mask_name = (
-    f'{name}{suffix}' for name in ('q', 'logits', 'log_prob', 'mask')
-  )
-  q, logits, log_prob, alpha_discrete, alpha_continuous = checks.as_floats(
-    **{q_name: q, logits_name: logits, log_prob_name: log_prob},
-    alpha_discrete=alpha_discrete,
-    alpha_continuous=alpha_continuous,
-  )
-  checks.same_shape(**{logits_name: logits, log_prob_name: log_prob})
-  checks.ensemble_shape(q_name, q, **{logits_name: logits})
-  if mask is not None:
-    mask = checks.as_mask(mask_name, mask)
-    checks.same_shape(**{logits_name: logits, mask_name: mask})
-  policy = Categorical(logits, mask)
-  # A gradient by the temperature is a sum over all branches, so nothing may stand in illegal ones.
-  log_prob = jnp.where(policy.mask, log_prob, 0.0)
-  for name, alpha in (('alpha_discrete', alpha_discrete), ('alpha_continuous', alpha_continuous)):
-    checks.in_range(name, alpha, 0.0)
-    checks.scalar_or_like(name, alpha, entropy=log_prob[..., 0])
-  alphas = jnp.broadcast_to(alpha_continuous, policy.batch_shape)[..., None]
-  return q - (alphas * log_prob)[None], logits, alpha_discrete, mask

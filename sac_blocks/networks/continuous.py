@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 
 from sac_blocks.distributions import TanhGaussian
-from sac_blocks.networks import torsos
+from sac_blocks.networks import heads, torsos
 from sac_blocks.types import ActorCritic, Array, PyTree
 
 
@@ -61,22 +61,14 @@ def make_networks(
   """
   if action_size < 1 or num_critics < 1:
     raise ValueError(f'action_size and num_critics must be at least 1, got {action_size} and {num_critics}.')
-  if log_scale not in ('clip', 'tanh'):
-    raise ValueError(f"log_scale must be 'clip' or 'tanh', got {log_scale!r}.")
-  low, high = log_scale_bounds or ((-20.0, 2.0) if log_scale == 'clip' else (-5.0, 2.0))
-  if not low < high:
-    raise ValueError(f'log_scale_bounds must be (low, high) with low < high, got {(low, high)}.')
+  scale = heads.bounded_scale(log_scale, log_scale_bounds)
   encode_policy = torsos.encoder('policy_keys', observation_spec, policy_keys, conv_layers)
   encode_critic = torsos.encoder('critic_keys', observation_spec, critic_keys, conv_layers)
   mlp = functools.partial(torsos.mlp, hidden_sizes=hidden_sizes, activation=activation, layer_norm=layer_norm)
 
   def actor(obs: PyTree) -> TanhGaussian:
     loc, raw = jnp.split(mlp(encode_policy(obs), 2 * action_size), 2, axis=-1)
-    if log_scale == 'clip':
-      bounded = jnp.clip(raw, low, high)
-    else:
-      bounded = low + 0.5 * (high - low) * (jnp.tanh(raw) + 1.0)
-    return TanhGaussian(loc, jnp.exp(bounded))
+    return TanhGaussian(loc, scale(raw))
 
   def critic(obs: PyTree, action: Array) -> Array:
     x = encode_critic(obs)

@@ -4,24 +4,23 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
 import numpy as np
 
 from sac_blocks.distributions import Categorical, FactoredCategorical
-from sac_blocks.networks import torsos
+from sac_blocks.networks import heads, torsos
 from sac_blocks.types import ActorCritic, Array, PyTree
 
-ACTION_MASK = 'action_mask'
 # The critics' last layer has an output for each joint action; beyond this it is no longer small.
 _MAX_JOINT_ACTIONS = 10_000
 
 
 def make_discrete_networks(
   observation_spec: PyTree,
-  num_actions: int | Sequence[int],
+  num_actions: int | Sequence[int] | np.ndarray,
   *,
   hidden_sizes: Sequence[int] = (128, 128),
   activation: Callable[[Array], Array] = jax.nn.relu,
@@ -62,15 +61,16 @@ def make_discrete_networks(
     ValueError: an option is out of range, the mask doesn't fit the actions, there are too many joint actions,
       or keys are asked of an observation that lacks them.
 
-  >>> networks = make_discrete_networks(jax.ShapeDtypeStruct((4,), np.float32), num_actions=2)
+  >>> networks = make_discrete_networks(jax.ShapeDtypeStruct((4,), 'float32'), num_actions=2)
   >>> networks.critic.init(jax.random.key(0))['output']['w'].shape
   (2, 128, 2)
 
   Reference: Christodoulou 2019, arXiv 1910.07207; independent branches: Tavakoli et al. 2018,
   arXiv 1711.08946.
   """
-  factored = isinstance(num_actions, Sequence)
-  sizes = tuple(map(int, num_actions)) if isinstance(num_actions, Sequence) else (int(num_actions),)
+  # Not isinstance: gymnasium's `nvec` is an array.
+  factored = np.ndim(num_actions) > 0
+  sizes = tuple(map(int, np.atleast_1d(num_actions)))
   if not sizes or min(sizes) < 1 or num_critics < 1:
     raise ValueError(f'num_actions and num_critics must be at least 1, got {num_actions} and {num_critics}.')
   if math.prod(sizes) > _MAX_JOINT_ACTIONS:
@@ -78,24 +78,15 @@ def make_discrete_networks(
       f'The sizes {sizes} make {math.prod(sizes):,} joint actions, but critics of all of them are limited to '
       f'{_MAX_JOINT_ACTIONS:,}: choose fewer factors or values.'
     )
-  masked = isinstance(observation_spec, Mapping) and ACTION_MASK in observation_spec
-  if masked:
-    mask_spec = observation_spec[ACTION_MASK]
-    if mask_spec.shape != (sum(sizes),) or mask_spec.dtype != np.bool_:
-      raise ValueError(
-        f"The observation's {ACTION_MASK} must be bool of shape {(sum(sizes),)} for {num_actions} actions, "
-        f'got {mask_spec}.'
-      )
-    others = tuple(key for key in observation_spec if key != ACTION_MASK)
-    policy_keys = others if policy_keys is None else policy_keys
-    critic_keys = others if critic_keys is None else critic_keys
+  masked = heads.has_action_mask(observation_spec, sum(sizes))
+  policy_keys, critic_keys = (heads.input_keys(observation_spec, keys) for keys in (policy_keys, critic_keys))
   encode_policy = torsos.encoder('policy_keys', observation_spec, policy_keys, conv_layers)
   encode_critic = torsos.encoder('critic_keys', observation_spec, critic_keys, conv_layers)
   mlp = functools.partial(torsos.mlp, hidden_sizes=hidden_sizes, activation=activation, layer_norm=layer_norm)
 
   def actor(obs: PyTree) -> Any:
     logits = mlp(encode_policy(obs), sum(sizes))
-    mask = obs[ACTION_MASK] if masked else None
+    mask = obs[heads.ACTION_MASK] if masked else None
     return FactoredCategorical(logits, sizes, mask) if factored else Categorical(logits, mask)
 
   def critic(obs: PyTree) -> Array:

@@ -8,10 +8,9 @@ from typing import Literal
 import jax.numpy as jnp
 import optax
 
-from sac_blocks import checks
 from sac_blocks.losses.actor import categorical_actor_loss
-from sac_blocks.losses.critic import categorical_twin_critic_loss, q_at_action, soft_td_error
 from sac_blocks.losses.values import categorical_soft_q_target
+from sac_blocks.objectives import ensembles
 from sac_blocks.types import (
   ActorCritic,
   Array,
@@ -48,7 +47,7 @@ def discrete_critic_objective(
   Raises:
     ValueError: `over_critics` is unknown.
   """
-  reduce = _reduction(over_critics)
+  reduce = ensembles.reduction(over_critics)
 
   def loss(params: Components, batch: Transition, key: PRNGKey, info: Info) -> tuple[Array, dict[str, Array]]:
     del key, info
@@ -58,13 +57,7 @@ def discrete_critic_objective(
     target = categorical_soft_q_target(batch.r_t, batch.discount_t, q_t, policy.logits, alpha)
     q_tm1 = networks.critic.apply(params['critic'], batch.obs_tm1)
     # Discrete policies agree on the places of actions, whatever the state.
-    a_tm1 = _index(policy, batch.a_tm1)
-    losses = categorical_twin_critic_loss(q_tm1, a_tm1, target, pointwise_loss=pointwise_loss)
-    if batch.weights is not None:
-      checks.same_shape(weights=batch.weights, r_t=batch.r_t)
-      losses = batch.weights * losses
-    q_taken = q_at_action(q_tm1, a_tm1)
-    return jnp.mean(losses), {'td_error': soft_td_error(q_taken, target), 'q_mean': jnp.mean(q_taken)}
+    return ensembles.regression(q_tm1, _index(policy, batch.a_tm1), target, batch, pointwise_loss)
 
   return Objective(loss, metrics=('q_mean',))
 
@@ -86,7 +79,7 @@ def discrete_actor_objective(
   Raises:
     ValueError: `over_critics` is unknown.
   """
-  reduce = _reduction(over_critics)
+  reduce = ensembles.reduction(over_critics)
 
   def loss(params: Components, batch: Transition, key: PRNGKey, info: Info) -> tuple[Array, dict[str, Array]]:
     del key, info
@@ -97,13 +90,6 @@ def discrete_actor_objective(
     return jnp.mean(losses), aux
 
   return Objective(loss, metrics=('policy_entropy',))
-
-
-def _reduction(over_critics: str) -> Callable[[Array], Array]:
-  """Returns the function from q `[N, ..., A]` to the ensemble that the losses take the minimum of."""
-  if over_critics not in ('min', 'mean'):
-    raise ValueError(f"over_critics must be 'min' or 'mean', got {over_critics!r}.")
-  return (lambda q: jnp.mean(q, axis=0, keepdims=True)) if over_critics == 'mean' else lambda q: q
 
 
 def _index(policy: DiscreteDistribution, action: Array) -> Array:

@@ -41,9 +41,9 @@ def hybrid_critic_objective(
 
   Returns:
     The mean over examples of `categorical_twin_critic_loss` towards `hybrid_soft_q_target`, weighted by
-    `batch.weights` if given. It reads the components `actor`, `critic`, `target_critic` and `log_alpha`, a dict
-    of `discrete` and `continuous`, and reports `td_error` `[N, B]` and the scalar `q_mean`, both at the actions
-    taken.
+    `batch.weights` if given. It reads the components `actor`, `critic`, `target_critic` and `log_alpha`, a
+    dict of `discrete` and `continuous`, and reports `td_error` `[N, B]` and the scalar `q_mean`, both at the
+    actions taken.
 
   Raises:
     ValueError: `over_critics` is unknown.
@@ -79,10 +79,10 @@ def hybrid_actor_objective(
     over_critics: as in `hybrid_critic_objective`.
 
   Returns:
-    The mean over examples of `hybrid_actor_loss`. It reads the components `actor`, `critic` and `log_alpha`, and
-    reports `discrete_entropy` `[B]`, exact, `continuous_entropy` `[B]`, estimated, both in nats, their means
-    `policy_entropy_discrete` and `policy_entropy_continuous`, and `legal` `[B, A]`, the branches that each state
-    allows.
+    The mean over examples of `hybrid_actor_loss`. It reads the components `actor`, `critic` and `log_alpha`,
+    and reports `discrete_entropy` `[B]`, exact, and `continuous_entropy` `[B]`, estimated, in nats, their
+    means `policy_entropy_discrete` and `policy_entropy_continuous`, and `legal` `[B, A]`, the branches that
+    each state allows.
 
   Raises:
     ValueError: `over_critics` is unknown.
@@ -125,23 +125,23 @@ def hybrid_temperature_objective(
   Returns:
     The mean over examples of the sum of both parts' `temperature_loss`. It reads the component `log_alpha`, a
     dict of `discrete` and `continuous`, and the `discrete_entropy` and `continuous_entropy` that the actor's
-    block has put into `info`; it reports `alpha_discrete` and `alpha_continuous`, as they were before the step,
-    and where a target is a function its mean, `target_entropy_discrete` or `target_entropy_continuous`.
+    block has put into `info`; it reports `alpha_discrete` and `alpha_continuous`, as they were before the
+    step, and where a target is a function its mean, `target_entropy_discrete` or `target_entropy_continuous`.
   """
   targets = {'discrete': target_discrete, 'continuous': target_continuous}
 
   def loss(params: Components, batch: Transition, key: PRNGKey, info: Info) -> tuple[Array, dict[str, Array]]:
     del batch, key
-    total, aux = 0.0, {}
+    losses, aux = [], {}
     for part, target in targets.items():
       entropy = checks.computed(info, f'{part}_entropy', 'hybrid_temperature_objective')
       log_alpha = params['log_alpha'][part]
       if callable(target):
         target = target(info)
         aux[f'target_entropy_{part}'] = jnp.mean(target)
-      total += jnp.mean(temperature_loss(log_alpha, entropy, target, parameterization=parameterization))
+      losses.append(temperature_loss(log_alpha, entropy, target, parameterization=parameterization))
       aux[f'alpha_{part}'] = jnp.exp(log_alpha)
-    return total, aux
+    return jnp.mean(sum(losses)), aux
 
   reported = [f'target_entropy_{part}' for part, target in targets.items() if callable(target)]
   return Objective(loss, metrics=('alpha_discrete', 'alpha_continuous', *reported))

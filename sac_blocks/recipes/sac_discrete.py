@@ -33,7 +33,7 @@ def sac_discrete(
   """Soft Actor-Critic for discrete and factored actions, whose expectations over actions are exact.
 
   Illegal actions, those with a logit of minus infinity, take no part in anything: values, targets, losses,
-  entropies, target entropies and acting.
+  entropies, target entropies and acting. The actions in a batch are taken to be legal.
 
   Args:
     networks: an actor that gives a `DiscreteDistribution`, and an ensemble of N critics of all actions.
@@ -60,23 +60,13 @@ def sac_discrete(
   Zhou et al. 2022, arXiv 2209.10081.
   """
   before: tuple[Block, ...] = ()
-  ratio = target_entropy_ratio
   target: Any = target_entropy
-  if target_entropy is not None:
+  if target_entropy is None:
+    before, target = entropy_of_ratio(target_entropy_ratio)
+  else:
     # A negative one, as for continuous actions, would let the entropy fall to 0 and alpha with it.
     largest = math.log(networks.action_size)
     checks.in_range('target_entropy', target_entropy, 0.0, largest * (1 + 1e-6))
-  elif callable(ratio):
-    before = (scheduled_value('target_entropy_ratio', ratio),)
-
-    def target(info: Info) -> Any:
-      return discrete_target_entropy(info['legal'], info['target_entropy_ratio'])
-  else:
-    checks.in_range('target_entropy_ratio', ratio, 0.0, 1.0)
-
-    def target(info: Info) -> Any:
-      return discrete_target_entropy(info['legal'], ratio)
-
   return soft_actor_critic(
     networks,
     critic=discrete_critic_objective(
@@ -87,3 +77,25 @@ def sac_discrete(
     before=before,
     **options,
   )
+
+
+def entropy_of_ratio(
+  ratio: Array | float | optax.Schedule,
+) -> tuple[tuple[Block, ...], Callable[[Info], Any]]:
+  """Makes the target entropy of a ratio, for each state by its number of legal actions.
+
+  Args:
+    ratio: a number in [0, 1], or an optax schedule from the number of updates to one.
+
+  Returns:
+    The blocks that have to come first in every update, and the target as a function of `info`, which holds
+    the actor objective's `legal`.
+
+  Raises:
+    ValueError: the number is out of range.
+  """
+  if callable(ratio):
+    name = 'target_entropy_ratio'
+    return (scheduled_value(name, ratio),), lambda info: discrete_target_entropy(info['legal'], info[name])
+  checks.in_range('target_entropy_ratio', ratio, 0.0, 1.0)
+  return (), lambda info: discrete_target_entropy(info['legal'], ratio)

@@ -10,13 +10,13 @@ import jax.numpy as jnp
 import optax
 
 from sac_blocks import checks
-from sac_blocks.blocks import Block, scheduled_value
-from sac_blocks.losses.temperature import continuous_target_entropy, discrete_target_entropy
+from sac_blocks.losses.temperature import continuous_target_entropy
 from sac_blocks.objectives import (
   hybrid_actor_objective,
   hybrid_critic_objective,
   hybrid_temperature_objective,
 )
+from sac_blocks.recipes.sac_discrete import entropy_of_ratio
 from sac_blocks.recipes.soft_actor_critic import soft_actor_critic
 from sac_blocks.types import ActorCritic, Algorithm, Array, Info
 
@@ -51,15 +51,15 @@ def sac_hybrid(
       every branch by itself, or their mean.
     entropy_backup: whether the critics' target counts the entropies of the next policy.
     pointwise_loss: the critics' regression loss, for example `optax.huber_loss`.
-    initial_alpha: the temperatures at the start, positive, in units of reward per nat: a dict of `discrete` and
-      `continuous`, or a number for both.
+    initial_alpha: the temperatures at the start, positive, in units of reward per nat: a dict of `discrete`
+      and `continuous`, or a number for both.
     **options: of `soft_actor_critic`: optimisers, fixed temperatures, target critics, update periods,
       normalised observations, updates per call, data parallelism.
 
   Returns:
-    The algorithm, with the components `actor`, `critic`, `target_critic`, `log_alpha`, a dict of `discrete` and
-    `continuous`, and, if asked for, `observation_statistics`. Its actions, and `a_tm1` of its batches, are dicts
-    of `discrete`, int32, and `continuous`, in [-1, 1].
+    The algorithm, with the components `actor`, `critic`, `target_critic`, `log_alpha`, a dict of `discrete`
+    and `continuous`, and, if asked for, `observation_statistics`. Its actions, and `a_tm1` of its batches,
+    are dicts of `discrete`, int32, and `continuous`, in [-1, 1].
 
   Raises:
     ValueError: an option is out of range, or a target entropy is one that no policy has.
@@ -72,18 +72,11 @@ def sac_hybrid(
     raise ValueError(
       f'initial_alpha must be a number or a dict of discrete and continuous, got {initial_alpha}.'
     )
-  ratio, before = target_entropy_ratio, ()
-  if callable(ratio):
-    before = (scheduled_value('target_entropy_ratio', ratio),)
-  else:
-    checks.in_range('target_entropy_ratio', ratio, 0.0, 1.0)
+  before, target_discrete = entropy_of_ratio(target_entropy_ratio)
   # The uniform law has log 2 nats a dimension.
   checks.in_range('target_entropy_scale', target_entropy_scale, -math.log(2.0))
   _, num_dimensions = networks.action_size
   largest = target_entropy_scale * continuous_target_entropy(num_dimensions)
-
-  def target_discrete(info: Info) -> Any:
-    return discrete_target_entropy(info['legal'], info['target_entropy_ratio'] if callable(ratio) else ratio)
 
   def target_continuous(info: Info) -> Any:
     # Nothing to learn from where nothing is legal: the entropy counts as 0 there, too.
