@@ -29,12 +29,28 @@ def regression(params: Any, batch: Transition, key: Any, info: Any) -> Any:
 REGRESSION = Objective(regression, metrics=('error_mean',))
 
 
+def scheduled_regression(params: Any, batch: Transition, key: Any, info: Any) -> Any:
+  loss, aux = regression(params, batch, key, info)
+  return info['scale'] * loss, aux
+
+
 def step_with(optimizer: optax.GradientTransformation, axis_name: str | None) -> blocks.Block:
   return blocks.gradient_step('critic', REGRESSION, optimizer, axis_name=axis_name)
 
 
 def track() -> blocks.Block:
   return blocks.polyak_step('critic', 'target_critic', tau=0.1)
+
+
+def schedule() -> blocks.Block:
+  return blocks.scheduled_value('scale', optax.linear_schedule(1.0, 0.2, transition_steps=5))
+
+
+def scheduled_step(axis_name: str | None) -> blocks.Block:
+  objective = Objective(scheduled_regression, metrics=('error_mean',))
+  return blocks.chain(
+    schedule(), blocks.gradient_step('critic', objective, optax.sgd(0.1), axis_name=axis_name)
+  )
 
 
 class Case(NamedTuple):
@@ -54,6 +70,9 @@ CASES = {
       'critic', lambda params: jax.tree.map(lambda x: jnp.clip(x, -0.1, 0.1), params['critic'])
     )
   ),
+  'scheduled_value': Case(lambda axis: schedule()),
+  'scheduled_value chain': Case(scheduled_step),
+  'scheduled_value repeat': Case(lambda axis: blocks.repeat(4, scheduled_step(axis)), 4),
   'observation_statistics': Case(lambda axis: blocks.observation_statistics(axis_name=axis)),
   'map_batch': Case(
     lambda axis: blocks.map_batch(blocks.normalize_transition, step_with(optax.sgd(0.1), axis))

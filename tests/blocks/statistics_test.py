@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from sac_blocks import blocks
+from sac_blocks import Transition, blocks
 
 
 def statistics_of(batches: list[np.ndarray]) -> blocks.RunningStatistics:
@@ -91,6 +93,50 @@ def test_dicts_integers_and_float64():
   # As bytes 3 - 255 would be 4.
   low = {'a': np.zeros(2, np.float32), 'b': np.full((2, 2), 3, np.uint8)}
   np.testing.assert_allclose(blocks.normalize(statistics, low)['b'], np.full((2, 2), -10.0))
+
+
+@pytest.mark.parametrize('kind', [np.asarray, jnp.asarray])
+@pytest.mark.parametrize('leading', [(), (8,), (2, 4)])
+def test_bools_pass_through_normalisation_beside_what_is_normalised(leading: tuple[int, ...], kind: Any):
+  spec = {'x': jax.ShapeDtypeStruct((2,), np.float32), 'action_mask': jax.ShapeDtypeStruct((3,), np.bool_)}
+  rng = np.random.default_rng(0)
+  seen = {'x': 5.0 + rng.normal(size=(32, 2)), 'action_mask': rng.random((32, 3)) < 0.5}
+  statistics = jax.jit(blocks.update_statistics)(blocks.init_statistics(spec), seen)
+  mask = rng.random((*leading, 3)) < 0.5
+  obs = {'x': kind(np.full((*leading, 2), 5.0, np.float32)), 'action_mask': kind(mask)}
+  for normalize in (blocks.normalize, jax.jit(blocks.normalize)):
+    normal = normalize(statistics, obs)
+    assert normal['action_mask'].dtype == np.bool_
+    np.testing.assert_array_equal(normal['action_mask'], mask)
+    np.testing.assert_allclose(
+      normal['x'], (obs['x'] - statistics.mean['x']) / np.sqrt(statistics.variance['x']), rtol=1e-4
+    )
+
+
+def test_bools_of_a_transition_stay_its_own():
+  spec = {'x': jax.ShapeDtypeStruct((), np.float32), 'action_mask': jax.ShapeDtypeStruct((2,), np.bool_)}
+  first, last = (
+    {'x': np.full(4, x, np.float32), 'action_mask': np.array([mask] * 4)}
+    for x, mask in ((3.0, [True, False]), (1.0, [False, False]))
+  )
+  ignored = np.zeros(4, np.float32)
+  batch = Transition(first, ignored.astype(np.int32), ignored, ignored, last)
+  block = blocks.observation_statistics()
+  params = {'observation_statistics': blocks.init_statistics(spec)}
+  params, _, _ = block.update(params, block.init(params), batch, jax.random.key(0), {})
+  assert int(params['observation_statistics'].num_observations) == 4
+  normal = blocks.normalize_transition(params, batch)
+  np.testing.assert_array_equal(normal.obs_tm1['action_mask'], first['action_mask'])
+  np.testing.assert_array_equal(normal.obs_t['action_mask'], last['action_mask'])
+  np.testing.assert_array_equal(normal.obs_tm1['x'], np.zeros(4))
+  # 2 below a mean without variance.
+  np.testing.assert_array_equal(normal.obs_t['x'], np.full(4, -10.0))
+
+
+def test_wrong_shapes_of_bools_are_named():
+  statistics = blocks.init_statistics(jax.ShapeDtypeStruct((3,), np.bool_))
+  with pytest.raises(ValueError, match=r'Expected observations of shape \[..., \*\(3,\)\], got \(4, 2\)'):
+    blocks.normalize(statistics, np.ones((4, 2), bool))
 
 
 def test_wrong_shapes_are_named():

@@ -193,6 +193,40 @@ def test_delayed_actor_moves_every_other_update_and_critics_always():
   assert reported[0] == reported[1] != reported[2] == reported[3]
 
 
+def test_periodic_hard_copy_equals_the_critics_and_is_constant_in_between():
+  algorithm = recipes.sac(make_plain_networks(), tau=1.0, target_update_period=3, **SGD)
+  state = algorithm.init(jax.random.key(0))
+  update = jax.jit(algorithm.update)
+  for i in range(7):
+    new, _ = update(state, make_batch(seed=i))
+    assert np.all(new.params['critic']['w'] != state.params['critic']['w'])
+    # After the first update and every third from there.
+    source = new.params['critic'] if i % 3 == 0 else state.params['target_critic']
+    assert_trees_close(new.params['target_critic'], source, 0.0)
+    state = new
+
+
+def test_target_update_period_delays_soft_steps_too():
+  every_update = recipes.sac(make_plain_networks(), tau=0.3, critic_optimizer=optax.sgd(0.0))
+  every_second = recipes.sac(
+    make_plain_networks(), tau=0.3, target_update_period=2, critic_optimizer=optax.sgd(0.0)
+  )
+  states = [a.init(jax.random.key(0)) for a in (every_update, every_second)]
+  # Critics that stay, and a target that starts elsewhere.
+  away = [
+    s._replace(params={**s.params, 'target_critic': jax.tree.map(jnp.ones_like, s.params['critic'])})
+    for s in states
+  ]
+  gaps = []
+  for algorithm, state, steps in ((every_update, away[0], 2), (every_second, away[1], 4)):
+    update = jax.jit(algorithm.update)
+    for i in range(steps):
+      state, _ = update(state, make_batch(seed=i))
+    gaps.append(state.params['target_critic']['w'] - state.params['critic']['w'])
+  np.testing.assert_allclose(gaps[0], 0.7**2 * (1.0 - states[0].params['critic']['w']), rtol=1e-5)
+  np.testing.assert_allclose(gaps[1], gaps[0], rtol=1e-6)
+
+
 def test_importance_weights_scale_the_critic_loss_only():
   algorithm = recipes.sac(make_plain_networks(), **SGD)
   state = algorithm.init(jax.random.key(0))
@@ -404,6 +438,30 @@ def test_policy_normalises_and_evaluation_is_greedy():
   assert np.all(np.abs(noisy) <= 1.0)
 
 
+def test_random_policy_is_uniform_over_the_box_whatever_the_policy():
+  algorithm = recipes.sac(make_plain_networks(random=True))
+  params = algorithm.init(jax.random.key(0)).params
+  # A policy that would hardly leave the corner.
+  params['actor'] = {'loc': jnp.full((OBSERVATION_SIZE, ACTION_SIZE), 5.0), 'log_scale': jnp.full(2, -3.0)}
+  draws = algorithm.random_policy(params, jnp.ones((20_000, OBSERVATION_SIZE)), jax.random.key(0))
+  assert draws.shape == (20_000, ACTION_SIZE)
+  for dimension in range(ACTION_SIZE):
+    counts, _ = np.histogram(draws[:, dimension], bins=10, range=(-1.0, 1.0))
+    assert counts.sum() == 20_000
+    # Pearson's statistic; the quantile of the chi-square law with 9 degrees of freedom at 1 - 1e-4.
+    assert np.sum((counts - 2000) ** 2 / 2000) < 33.72
+  assert abs(np.corrcoef(np.asarray(draws).T)[0, 1]) < 0.03
+  single = algorithm.random_policy(params, jnp.ones(OBSERVATION_SIZE), jax.random.key(0))
+  assert single.shape == (ACTION_SIZE,)
+
+
+def test_random_policy_of_a_law_without_uniform_samples_is_refused():
+  algorithm = recipes.sac(make_plain_networks())
+  params = algorithm.init(jax.random.key(0)).params
+  with pytest.raises(TypeError, match='sample_uniformly'):
+    algorithm.random_policy(params, jnp.ones(OBSERVATION_SIZE), jax.random.key(0))
+
+
 def test_bfloat16_networks_learn_in_float32():
   networks = make_plain_networks()
   critic = networks.critic._replace(
@@ -432,5 +490,7 @@ def test_wrong_options_are_named():
     recipes.sac(networks._replace(observation_spec=None), normalize_observations=True)
   with pytest.raises(ValueError, match='every'):
     recipes.sac(networks, actor_update_period=0)
+  with pytest.raises(ValueError, match='every'):
+    recipes.sac(networks, target_update_period=0)
   with pytest.raises(ValueError, match='repeat'):
     recipes.sac(networks, updates_per_call=0)
