@@ -42,6 +42,7 @@ class Metrics:
   [
     ('gymnasium:CartPole-v1', 'flat'),
     ('bsuite:catch/0', 'native'),
+    ('dm_env:tests.agents.image_environments:make_catch', 'flat'),
     ('dm_env:tests.agents.masked_environments:make_masked', 'flat'),
     ('dm_env:tests.agents.masked_environments:make_masked_multi', 'native'),
   ],
