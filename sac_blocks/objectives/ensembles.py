@@ -1,4 +1,4 @@
-"""What objectives do with ensembles of critics that have a value for each discrete action."""
+"""What objectives share in their use of ensembles of critics."""
 
 from __future__ import annotations
 
@@ -49,8 +49,23 @@ def regression(
     `td_error` `[N, B]` and the scalar `q_mean`, both at the actions taken.
   """
   losses = categorical_twin_critic_loss(q_tm1, a_tm1, target, pointwise_loss=pointwise_loss)
+  return summary(losses, q_at_action(q_tm1, a_tm1), target, batch)
+
+
+def summary(losses: Array, q_tm1: Array, target: Array, batch: Transition) -> tuple[Array, dict[str, Array]]:
+  """Reduces the critics' losses over examples, and reports on the values that they are of.
+
+  Args:
+    losses: `[B]`.
+    q_tm1: `[N, B]`, values of the actions taken.
+    target: `[B]`.
+    batch: for its `weights`.
+
+  Returns:
+    The mean of the losses, weighted if the batch has weights, and a dict of `td_error` `[N, B]` and the
+    scalar `q_mean`.
+  """
   if batch.weights is not None:
     checks.same_shape(weights=batch.weights, r_t=batch.r_t)
     losses = batch.weights * losses
-  q_taken = q_at_action(q_tm1, a_tm1)
-  return jnp.mean(losses), {'td_error': soft_td_error(q_taken, target), 'q_mean': jnp.mean(q_taken)}
+  return jnp.mean(losses), {'td_error': soft_td_error(q_tm1, target), 'q_mean': jnp.mean(q_tm1)}

@@ -10,9 +10,10 @@ import optax
 
 from sac_blocks import checks
 from sac_blocks.losses.actor import soft_policy_loss
-from sac_blocks.losses.critic import soft_td_error, twin_critic_loss
+from sac_blocks.losses.critic import twin_critic_loss
 from sac_blocks.losses.temperature import temperature_loss
 from sac_blocks.losses.values import soft_q_target
+from sac_blocks.objectives import ensembles
 from sac_blocks.types import (
   ActorCritic,
   Array,
@@ -52,10 +53,7 @@ def critic_objective(
     target = soft_q_target(batch.r_t, batch.discount_t, q_t, log_prob_t, alpha)
     q_tm1 = networks.critic.apply(params['critic'], batch.obs_tm1, batch.a_tm1)
     losses = twin_critic_loss(q_tm1, target, pointwise_loss=pointwise_loss)
-    if batch.weights is not None:
-      checks.same_shape(weights=batch.weights, r_t=batch.r_t)
-      losses = batch.weights * losses
-    return jnp.mean(losses), {'td_error': soft_td_error(q_tm1, target), 'q_mean': jnp.mean(q_tm1)}
+    return ensembles.summary(losses, q_tm1, target, batch)
 
   return Objective(loss, metrics=('q_mean',))
 

@@ -31,15 +31,22 @@ def train(seed: int, directory: pathlib.Path, flags: list[str]) -> list[metrics.
   return evaluations
 
 
-def main(arguments: list[str]) -> None:
+def parse(arguments: list[str], description: str | None, seeds: int) -> tuple[argparse.Namespace, list[str]]:
+  """Returns the options `picture`, `seeds` and `logdir`, and the flags for `sac-train`."""
   end = arguments.index('--') if '--' in arguments else len(arguments)
   own, flags = arguments[:end], arguments[end + 1 :]
-  parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+  parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawTextHelpFormatter)
   parser.add_argument('--picture', type=pathlib.Path, required=True)
-  parser.add_argument('--seeds', type=int, default=5)
+  parser.add_argument('--seeds', type=int, default=seeds)
   parser.add_argument('--logdir', type=pathlib.Path)
   options = parser.parse_args(own)
-  logdir = options.logdir or pathlib.Path(tempfile.mkdtemp())
+  options.logdir = options.logdir or pathlib.Path(tempfile.mkdtemp())
+  return options, flags
+
+
+def main(arguments: list[str]) -> None:
+  options, flags = parse(arguments, __doc__, seeds=5)
+  logdir = options.logdir
   runs = [train(seed, logdir / f'seed{seed}', flags) for seed in range(options.seeds)]
 
   settings = Settings.load(logdir / 'seed0')

@@ -8,16 +8,14 @@ What follows `--` goes to `sac-train` as it is. With `--logdir`, runs that are t
 
 from __future__ import annotations
 
-import argparse
 import math
 import pathlib
 import sys
-import tempfile
 
 import numpy as np
 
 from agents.command import metrics, plotting
-from tests.benchmarks.learning_curves import train
+from tests.benchmarks.learning_curves import parse, train
 
 RATIOS = (0.98, 0.89, 0.7, 0.5, 0.2)
 COLORS = ('tab:red', 'tab:orange', 'tab:green', 'tab:blue', 'tab:purple')
@@ -34,33 +32,17 @@ def largest_probability(ratio: float) -> float:
   return low
 
 
-def learner_mean(directory: pathlib.Path, metric: str) -> float:
-  """The mean of a learner's metric over the last fifth of a run."""
+def late_mean(directory: pathlib.Path, label: str, metric: str) -> float:
+  """The mean of a metric over the last fifth of a run."""
   rows = [
-    r for r in metrics.read(directory / metrics.FILE_NAME) if r.label == 'learner' and r.metric == metric
-  ]
-  return float(np.mean([row.value for row in rows if row.step > 0.8 * rows[-1].step]))
-
-
-def training_return(directory: pathlib.Path) -> float:
-  """The mean return of training episodes, which sample their actions, over the last fifth of a run."""
-  rows = [
-    row
-    for row in metrics.read(directory / metrics.FILE_NAME)
-    if row.label == 'train' and row.metric == 'episode_return'
+    row for row in metrics.read(directory / metrics.FILE_NAME) if row.label == label and row.metric == metric
   ]
   return float(np.mean([row.value for row in rows if row.step > 0.8 * rows[-1].step]))
 
 
 def main(arguments: list[str]) -> None:
-  end = arguments.index('--') if '--' in arguments else len(arguments)
-  own, flags = arguments[:end], arguments[end + 1 :]
-  parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-  parser.add_argument('--picture', type=pathlib.Path, required=True)
-  parser.add_argument('--seeds', type=int, default=3)
-  parser.add_argument('--logdir', type=pathlib.Path)
-  options = parser.parse_args(own)
-  logdir = options.logdir or pathlib.Path(tempfile.mkdtemp())
+  options, flags = parse(arguments, __doc__, seeds=3)
+  logdir = options.logdir
 
   figure, axes = plotting.make_figure('Discrete SAC on CartPole-v1: target entropy as a part of log 2')
   lines = []
@@ -78,8 +60,9 @@ def main(arguments: list[str]) -> None:
     solved = [next((e.step for e in run if e.return_mean >= 475), None) for run in runs]
     lines.append(
       f'{ratio:5}  {largest_probability(ratio):.3f}  {final}  {solved}  '
-      f'{np.mean([training_return(d) for d in directories]):6.1f}  '
-      f'{np.mean([learner_mean(d, "alpha") for d in directories]):8.3f}'
+      # Training episodes sample their actions, whereas evaluations are greedy.
+      f'{np.mean([late_mean(d, "train", "episode_return") for d in directories]):6.1f}  '
+      f'{np.mean([late_mean(d, "learner", "alpha") for d in directories]):8.3f}'
     )
   plotting.save_figure(figure, options.picture)
   print('ratio  p max  final greedy return of each seed, first step at 475, training return, alpha')
