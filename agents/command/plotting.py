@@ -141,14 +141,15 @@ def make_figure(title: str) -> tuple[Figure, Axes]:
 
 
 def save_figure(figure: Figure, path: Path) -> None:
-  """Saves a figure with its legend; a viewer never sees a half-written file.
+  """Saves a figure, with a legend unless it has one; a viewer never sees a half-written file.
 
   Args:
     figure: of `make_figure`.
     path: of the PNG file, which is replaced.
   """
   for axes in figure.axes:
-    axes.legend(loc='best', frameon=False)
+    if axes.get_legend() is None:
+      axes.legend(loc='best', frameon=False)
   temporary = path.with_name(f'.{path.name}.tmp')
   figure.savefig(temporary, format='png', dpi=120)
   os.replace(temporary, path)

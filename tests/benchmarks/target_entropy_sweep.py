@@ -55,7 +55,7 @@ def main(arguments: list[str]) -> None:
     for run in runs:
       axes.plot([e.step for e in run], [e.return_mean for e in run], color=color, alpha=0.35, linewidth=0.8)
     steps, mean, _ = plotting.confidence_interval(runs)
-    axes.plot(steps, mean, color=color, linewidth=2, label=f'ratio {ratio}: mean of {len(runs)} seeds')
+    axes.plot(steps, mean, color=color, linewidth=2, label=str(ratio))
     final = ' '.join(f'{run[-1].return_mean:6.1f}' for run in runs)
     solved = [next((e.step for e in run if e.return_mean >= 475), None) for run in runs]
     lines.append(
@@ -64,6 +64,13 @@ def main(arguments: list[str]) -> None:
       f'{np.mean([late_mean(d, "train", "episode_return") for d in directories]):6.1f}  '
       f'{np.mean([late_mean(d, "learner", "alpha") for d in directories]):8.3f}'
     )
+  # Beside the curves, which leave no room.
+  axes.legend(
+    title=f'ratio (thick: mean\nof {options.seeds} seeds)',
+    loc='center left',
+    bbox_to_anchor=(1.0, 0.5),
+    frameon=False,
+  )
   plotting.save_figure(figure, options.picture)
   print('ratio  p max  final greedy return of each seed, first step at 475, training return, alpha')
   print('\n'.join(lines))
