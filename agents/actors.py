@@ -72,7 +72,7 @@ class _LocalVariables:
     (newest,) = self._learner.get_variables(['policy'])
     if newest is not self._newest:
       # Moved once an update rather than with every action, where the learner has an accelerator.
-      self._newest, self.params = newest, jax.device_put(newest, jax.devices('cpu')[0])
+      self._newest, self.params = newest, jax.device_put(newest, jax.local_devices(backend='cpu')[0])
 
 
 def make_actor(

@@ -9,8 +9,8 @@ from typing import Any, Generic
 import jax
 import reverb
 
-from agents import acme_compat, actors, replay
-from agents.config import ReplayConfig
+from agents import acme_compat, actors, data_parallel, replay
+from agents.config import ReplayConfig, check_divisible
 from agents.learner import BlocksLearner
 
 from acme import adders, core, specs, types  # isort: skip
@@ -37,7 +37,11 @@ class BlocksBuilder(
 
   @abc.abstractmethod
   def make_algorithm(self, networks: acme_compat.Networks) -> Algorithm:
-    """Makes the algorithm for given networks; one update call takes one sample of the dataset."""
+    """Makes the algorithm for given networks; one update call takes one sample of the dataset.
+
+    Where `num_learner_devices` is not 1 it averages over `axis_name=data_parallel.AXIS`, as
+    `config.recipe_options` tells the recipes.
+    """
 
   @property
   def _items_per_step(self) -> int:
@@ -130,7 +134,8 @@ class BlocksBuilder(
       random_key,
       variable_source,
       adder,
-      update_period=self._config.variable_update_period,
+      # An evaluator asks for the params when it needs them.
+      update_period=1 if adder is None else self._config.variable_update_period,
     )
 
   def make_learner(
@@ -143,9 +148,17 @@ class BlocksBuilder(
     replay_client: reverb.Client | None = None,
     counter: counting.Counter | None = None,
   ) -> BlocksLearner:
-    """Makes the learner; each of its steps takes one element of the dataset."""
+    """Makes the learner; each of its steps takes one element of the dataset.
+
+    Raises:
+      ValueError: the process has fewer devices than the learner is to use, or the batch size doesn't divide
+        by their number.
+    """
     del environment_spec, replay_client
-    reward_scale = self._config.reward_scale
+    reward_scale, num_devices = self._config.reward_scale, self._config.num_learner_devices
+    devices = None if num_devices == 1 else data_parallel.local_devices(num_devices)
+    if devices is not None:
+      check_divisible(self._config, len(devices))
 
     def to_batch(transition: types.Transition) -> Transition:
       return Transition(
@@ -163,6 +176,7 @@ class BlocksBuilder(
       to_batch=to_batch,
       counter=counter,
       logger=logger_fn('learner'),
+      devices=devices,
     )
 
 

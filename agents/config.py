@@ -8,6 +8,8 @@ from typing import Any, Literal
 
 import optax
 
+from agents import data_parallel
+
 
 def check_option(name: str, value: Any, condition: bool, expected: str) -> None:
   """Raises unless an option's value is as expected.
@@ -30,8 +32,10 @@ class ReplayConfig:
   """How experience is stored, sampled and limited.
 
   Attributes:
-    batch_size: transitions per update.
+    batch_size: transitions per update, over all devices.
     num_sgd_steps_per_step: updates per learner step, made in one compiled loop from one larger read.
+    num_learner_devices: devices of the learner over which each batch is split, a divisor of `batch_size`;
+      None takes all that its process has.
     discount: gamma, per environment step, in [0, 1].
     n_step: steps per transition, at least 1.
     reward_scale: factor on rewards, positive.
@@ -50,6 +54,7 @@ class ReplayConfig:
 
   batch_size: int = 256
   num_sgd_steps_per_step: int = 1
+  num_learner_devices: int | None = 1
   discount: float = 0.99
   n_step: int = 1
   reward_scale: float = 1.0
@@ -74,6 +79,15 @@ class ReplayConfig:
     ):
       value = getattr(self, name)
       check_option(name, value, type(value) is int and value >= 1, 'an integer of at least 1')
+    devices = self.num_learner_devices
+    check_option(
+      'num_learner_devices',
+      devices,
+      devices is None or (type(devices) is int and devices >= 1),
+      'an integer of at least 1, or None for all devices',
+    )
+    if devices is not None:
+      check_divisible(self, devices)
     steps = self.random_steps
     check_option('random_steps', steps, type(steps) is int and steps >= 0, 'an integer of at least 0')
     check_option('discount', self.discount, 0.0 <= self.discount <= 1.0, 'in [0, 1]')
@@ -92,6 +106,24 @@ class ReplayConfig:
       self.min_replay_size <= self.max_replay_size,
       f'at most max_replay_size ({self.max_replay_size})',
     )
+
+
+def check_divisible(config: ReplayConfig, num_devices: int) -> None:
+  """Raises unless a batch can be split evenly.
+
+  Args:
+    config: names the batch size.
+    num_devices: over how many devices it is split.
+
+  Raises:
+    ValueError: the batch size doesn't divide by their number.
+  """
+  check_option(
+    'batch_size',
+    config.batch_size,
+    config.batch_size % num_devices == 0,
+    f'a multiple of the {num_devices} learner devices (num_learner_devices={config.num_learner_devices})',
+  )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -170,7 +202,8 @@ def recipe_options(config: SoftActorCriticConfig) -> dict[str, Any]:
 
   Returns:
     Arguments for `recipes.sac` or `recipes.sac_discrete`; one call of the resulting update makes
-    `num_sgd_steps_per_step` updates.
+    `num_sgd_steps_per_step` updates, averaged over `data_parallel.AXIS` if the learner is to have
+    several devices.
   """
 
   def optimizer(learning_rate: float) -> optax.GradientTransformation:
@@ -194,4 +227,5 @@ def recipe_options(config: SoftActorCriticConfig) -> dict[str, Any]:
     'pointwise_loss': optax.huber_loss if config.critic_loss == 'huber' else optax.l2_loss,
     'normalize_observations': config.input_normalization,
     'updates_per_call': config.num_sgd_steps_per_step,
+    'axis_name': None if config.num_learner_devices == 1 else data_parallel.AXIS,
   }

@@ -44,8 +44,6 @@ def gradient_step(
   (Array(1., dtype=float32), Array(1., dtype=float32))
   """
   objective = objective if isinstance(objective, Objective) else Objective(objective)
-  if axis_name is not None:
-    optimizer = optax.chain(pmean_gradients(axis_name), optimizer)
 
   def select(params: Components) -> PyTree:
     if component not in params:
@@ -62,6 +60,9 @@ def gradient_step(
       return objective.loss({**params, component: value}, batch, key, info)
 
     (loss, aux), gradients = jax.value_and_grad(loss_fn, has_aux=True)(select(params))
+    if axis_name is not None:
+      # Not by a chain with `pmean_gradients`, so that the optimiser's state is that of a single device.
+      gradients = jax.lax.pmean(gradients, axis_name)
     updates, state = optimizer.update(gradients, state, params[component])
     params = {**params, component: optax.apply_updates(params[component], updates)}
     added = {**jax.tree.map(jnp.asarray, aux), f'{component}_loss': loss}
@@ -77,7 +78,7 @@ def pmean_gradients(axis_name: str) -> optax.GradientTransformation:
 
   Put before the optimiser, `optax.chain(pmean_gradients('devices'), optax.adam(3e-4))`, it makes every
   device take the step of the whole batch. Clipping by the global norm belongs behind it. `gradient_step`
-  puts it there itself where it is told the axis.
+  does the same itself where it is told the axis.
 
   Args:
     axis_name: the name of the axis in the surrounding `pmap`, `vmap` or `shard_map`.

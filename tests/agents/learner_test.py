@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import itertools
+import os
 import pathlib
 import pickle
+import socket
 import subprocess
 import sys
 from typing import Any
@@ -17,11 +19,11 @@ import pytest
 
 pytest.importorskip('acme')
 
-from agents import acme_compat
+from agents import acme_compat, data_parallel
 from agents.learner import BlocksLearner
 from sac_blocks import Transition, recipes
 from tests.plain_networks import make_plain_networks
-from tests.recipes.sac_test import make_batch
+from tests.recipes.sac_test import assert_trees_close, make_batch
 
 # A program of its own, since a fresh process shares no compiled code, memory or random state with the saver.
 RESUME = """
@@ -35,6 +37,22 @@ for _ in range(steps):
   learner.step()
 with open(sys.argv[2], 'wb') as file:
   pickle.dump(learner.save(), file)
+"""
+
+
+# One process of two. JAX counts the devices of both once they have found each other.
+HOST = """
+import pickle, sys
+import jax
+jax.config.update('jax_cpu_collectives_implementation', 'gloo')
+address, number, path = sys.argv[1:]
+jax.distributed.initialize(address, num_processes=2, process_id=int(number))
+from tests.agents.learner_test import make_host_learner
+learner = make_host_learner(slice(int(number), None, 2), jax.devices())
+for _ in range(3):
+  learner.step()
+with open(path, 'wb') as file:
+  pickle.dump((learner.save().training_state, learner.get_variables(['policy'])), file)
 """
 
 
@@ -63,6 +81,17 @@ def assert_same_bits(a: Any, b: Any) -> None:
   for x, y in zip(jax.tree.leaves(a), jax.tree.leaves(b), strict=True):
     np.testing.assert_array_equal(x, y)
     assert np.asarray(x).dtype == np.asarray(y).dtype
+
+
+def assert_same_leaves(a: Any, b: Any) -> None:
+  leaves = [
+    [
+      jax.random.key_data(x) if jnp.issubdtype(x.dtype, jax.dtypes.prng_key) else x
+      for x in jax.tree.leaves(t)
+    ]
+    for t in (a, b)
+  ]
+  assert_same_bits(*leaves)
 
 
 @pytest.mark.slow
@@ -202,9 +231,85 @@ def test_an_optimiser_may_hold_a_typed_key():
   np.testing.assert_array_equal(before['actor']['loc'], saved.training_state.params['actor']['loc'])
 
 
+def make_host_learner(rows: slice, devices: Any) -> BlocksLearner:
+  axis_name = None if devices is None else data_parallel.AXIS
+  algorithm = recipes.sac(
+    make_plain_networks(), normalize_observations=True, updates_per_call=3, axis_name=axis_name
+  )
+  batches = (jax.tree.map(lambda x: x[rows], make_batch(12, seed=i)) for i in itertools.count())
+  return BlocksLearner(algorithm, jax.random.PRNGKey(7), batches, devices=devices)
+
+
+@pytest.mark.slow
+def test_learners_of_two_processes_are_one(tmp_path: pathlib.Path):
+  with socket.socket() as free:
+    free.bind(('localhost', 0))
+    address = f'localhost:{free.getsockname()[1]}'
+  processes = [
+    subprocess.Popen(
+      [sys.executable, '-c', HOST, address, str(i), tmp_path / str(i)],
+      cwd=pathlib.Path(__file__).parents[2],
+      env={**os.environ, 'XLA_FLAGS': '--xla_force_host_platform_device_count=1'},
+    )
+    for i in range(2)
+  ]
+  try:
+    assert [process.wait(timeout=600) for process in processes] == [0, 0]
+  finally:
+    for process in processes:
+      process.kill()
+  alone = make_host_learner(slice(None), None)
+  for _ in range(3):
+    alone.step()
+  expected = alone.save().training_state
+  states = [pickle.loads((tmp_path / str(i)).read_bytes()) for i in range(2)]
+  for state, (variables,) in states:
+    assert_trees_close(state.params, expected.params, 1e-4)
+    assert_same_bits(state, states[0][0])
+    assert sorted(variables) == ['actor', 'observation_statistics']
+
+
+@pytest.mark.parametrize(('before', 'after', 'donate'), [(1, 2, True), (2, 1, False)])
+def test_a_run_goes_on_with_other_devices(before: int, after: int, donate: bool):
+  # With a typed key in the state, but the same noise on all devices.
+  noisy = optax.chain(optax.add_noise(0.1, 0.5, jax.random.key(3)), optax.sgd(0.01))
+
+  def start(num_devices: int, skip: int = 0) -> BlocksLearner:
+    axis_name = None if num_devices == 1 else data_parallel.AXIS
+    algorithm = recipes.sac(
+      make_plain_networks(),
+      critic_optimizer=noisy,
+      normalize_observations=True,
+      updates_per_call=3,
+      axis_name=axis_name,
+    )
+    devices = None if num_devices == 1 else jax.devices()[:num_devices]
+    batches = (make_batch(12, seed=i) for i in itertools.count(skip))
+    return BlocksLearner(algorithm, jax.random.PRNGKey(7), batches, devices=devices, donate=donate)
+
+  first, second, straight = start(before), start(after, skip=2), start(1)
+  for _ in range(2):
+    first.step()
+    straight.step()
+  saved = first.save()
+  second.restore(saved)
+  assert_same_leaves(second.save().training_state, saved.training_state)
+  (variables,) = second.get_variables(['policy'])
+  assert_same_leaves(variables['actor'], saved.training_state.params['actor'])
+  for _ in range(2):
+    second.step()
+    straight.step()
+  again, expected = second.save().training_state, straight.save().training_state
+  assert_trees_close(again.params, expected.params, 1e-4)
+  np.testing.assert_array_equal(again.key, expected.key)
+  (variables,) = second.get_variables(['policy'])
+  assert_same_leaves(variables['actor'], again.params['actor'])
+  assert all(leaf.devices() == {jax.devices()[0]} for leaf in jax.tree.leaves(variables))
+
+
 def test_a_foreign_state_is_refused():
   state = make_learner().save()
-  with pytest.raises(ValueError, match='another algorithm or other options'):
+  with pytest.raises(ValueError, match=r"other options: got \.params\['observation_statistics'\]\.\w+ where"):
     make_learner(normalize_observations=False).restore(state)
   wide = jax.tree.map(lambda x: x, state.training_state)
   wide.params['actor']['loc'] = np.zeros((5, 2), np.float32)

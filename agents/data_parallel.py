@@ -1,0 +1,141 @@
+"""One update on several devices: each holds the whole state and takes an equal part of every batch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+
+from sac_blocks import TrainingState
+
+AXIS = 'devices'
+"""The `axis_name` over which an algorithm has to average here."""
+
+
+def local_devices(num_devices: int | None) -> list[jax.Device]:
+  """Returns the first devices of this process.
+
+  Args:
+    num_devices: how many; None for all.
+
+  Returns:
+    The devices.
+
+  Raises:
+    ValueError: there are fewer.
+  """
+  devices = jax.local_devices()
+  if num_devices is not None and num_devices > len(devices):
+    raise ValueError(
+      f'num_learner_devices must be at most {len(devices)}, the number of {devices[0].platform} devices '
+      f'here, got {num_devices}: lower it, or give None for all that there are.'
+    )
+  return devices[:num_devices]
+
+
+class DataParallel:
+  """Places states and samples on devices, and maps updates over them.
+
+  The devices may be those of several processes, on as many hosts, that have called
+  `jax.distributed.initialize`. Each process then places the same state, deals out a sample of its own, and
+  makes as many calls as the others, which wait for it.
+
+  Args:
+    devices: at least one, in the same order in every process.
+  """
+
+  def __init__(self, devices: Sequence[jax.Device]):
+    self._mesh = jax.sharding.Mesh(np.asarray(devices), (AXIS,))
+    self._replicated = jax.sharding.NamedSharding(self._mesh, jax.sharding.PartitionSpec())
+    self._dealt = jax.sharding.NamedSharding(self._mesh, jax.sharding.PartitionSpec(None, AXIS))
+
+  def replicate(self, state: TrainingState) -> TrainingState:
+    """Returns a state with a copy on every device."""
+    return jax.device_put(state, self._replicated)
+
+  def deal(self, sample: Any) -> Any:
+    """Deals the rows of a sample out to the devices one by one, like cards.
+
+    A sample may hold several minibatches, one behind the other: dealt, and not cut into blocks, each of them
+    is spread evenly over the devices.
+
+    Args:
+      sample: a tree of `[rows, ...]`, for the devices of this process.
+
+    Returns:
+      The tree of `[rows / devices, devices, ...]`, each device holding its column.
+
+    Raises:
+      ValueError: the rows don't divide by the devices.
+    """
+    num_devices = len(self._mesh.local_devices)
+
+    def leaf(x: Any) -> Any:
+      if np.ndim(x) < 1 or x.shape[0] % num_devices:
+        raise ValueError(
+          f'A sample for {num_devices} devices must have leaves [{num_devices} B, ...], got shape '
+          f'{np.shape(x)}: choose a batch size that divides by the number of devices.'
+        )
+      return x.reshape(x.shape[0] // num_devices, num_devices, *x.shape[1:])
+
+    rows = jax.tree.map(leaf, sample)
+    if self._dealt.is_fully_addressable:
+      return jax.device_put(rows, self._dealt)
+    return jax.tree.map(lambda x: jax.make_array_from_process_local_data(self._dealt, x), rows)
+
+  def compile(
+    self, update: Callable[[TrainingState, Any], tuple[TrainingState, Any, Any]], *, donate: bool
+  ) -> Callable[[TrainingState, Any], tuple[TrainingState, Any, Any]]:
+    """Maps an update over the devices and compiles it.
+
+    Args:
+      update: `update(state, sample) -> (state, metrics, variables)`, for one device's rows of the sample. It
+        averages over `AXIS` whatever else would differ from one device to the next.
+      donate: whether the state's memory is reused.
+
+    Returns:
+      The function of a state that was replicated and a sample as it comes; the new state is replicated
+      again, metrics and variables are those of the first device. The first call raises a ValueError if the
+      devices have come to different params.
+    """
+
+    def on_device(state: TrainingState, column: Any) -> tuple[TrainingState, Any, Any]:
+      return update(state, jax.tree.map(lambda x: x[:, 0], column))
+
+    mapped = jax.jit(
+      _shard_map(on_device, self._mesh, (self._replicated.spec, self._dealt.spec), self._replicated.spec),
+      donate_argnums=0 if donate else (),
+    )
+    checked = False
+
+    def compiled(state: TrainingState, sample: Any) -> tuple[TrainingState, Any, Any]:
+      nonlocal checked
+      state, metrics, variables = mapped(state, self.deal(sample))
+      if not checked:
+        _check_equal(state)
+        checked = True
+      return state, *jax.tree.map(lambda x: x.addressable_data(0), (metrics, variables))
+
+    return compiled
+
+
+def _shard_map(function: Callable[..., Any], mesh: jax.sharding.Mesh, in_specs: Any, out_specs: Any) -> Any:
+  # The check of what is equal on all devices stays off: with it `grad` itself sums over the devices, and an
+  # average of those sums would be too large by their number.
+  if hasattr(jax, 'shard_map'):
+    return jax.shard_map(function, mesh=mesh, in_specs=in_specs, out_specs=out_specs, check_vma=False)
+  from jax.experimental.shard_map import shard_map
+
+  return shard_map(function, mesh, in_specs, out_specs, check_rep=False)
+
+
+def _check_equal(state: TrainingState) -> None:
+  for path, leaf in jax.tree_util.tree_flatten_with_path(state.params)[0]:
+    first, *others = (np.asarray(shard.data) for shard in leaf.addressable_shards)
+    if not all(np.array_equal(first, other, equal_nan=True) for other in others):
+      raise ValueError(
+        f'After one update each device has its own params{jax.tree_util.keystr(path)}: make the algorithm '
+        f'with axis_name={AXIS!r}, which averages gradients and statistics over the devices.'
+      )
