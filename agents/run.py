@@ -25,9 +25,10 @@ from agents.command import flags as command_flags
 from agents.command import metrics, overrides, quiet
 from agents.command.registry import AGENTS
 from agents.command.settings import Settings
-from agents.command.usage import UsageError, usage_errors
+from agents.command.usage import RunError, UsageError, usage_errors
 
 _ACME_MODULES = ('acme', 'launchpad', 'matplotlib', 'reverb', 'tensorboardX', 'tensorflow', 'tqdm')
+FAILURE_EXIT_CODE = 1
 USAGE_EXIT_CODE = 2
 INTERRUPTED_EXIT_CODE = 130
 
@@ -54,7 +55,12 @@ def _new_run(parsed: flags.FlagValues) -> tuple[Settings, Path]:
     checkpoint_minutes=parsed.checkpoint_minutes,
     config=config,
     networks=networks,
+    runner=parsed.runner,
+    num_actors=parsed.num_actors,
+    launch=parsed.launch,
+    replay_checkpoint_minutes=parsed.replay_checkpoint_minutes,
   )
+  _check_runner(settings, parsed)
   return settings, directory
 
 
@@ -84,9 +90,26 @@ def _resumed_run(parsed: flags.FlagValues) -> tuple[Settings, Path]:
           f'the run in {directory} has {name}={stored.get(name, "its default")}, so it cannot be resumed '
           f'with --{flag}={name}={value}'
         )
-  new = ('steps', 'eval_every', 'num_eval_episodes', 'checkpoint_minutes')
+  new = (
+    'steps',
+    'eval_every',
+    'num_eval_episodes',
+    'checkpoint_minutes',
+    'runner',
+    'num_actors',
+    'launch',
+    'replay_checkpoint_minutes',
+  )
   changed = {name: getattr(parsed, name) for name in new if parsed[name].present}
-  return dataclasses.replace(settings, **changed), directory
+  settings = dataclasses.replace(settings, **changed)
+  _check_runner(settings, parsed)
+  return settings, directory
+
+
+def _check_runner(settings: Settings, parsed: flags.FlagValues) -> None:
+  for name in ('num_actors', 'launch', 'replay_checkpoint_minutes'):
+    if settings.runner == 'local' and parsed[name].present:
+      raise UsageError(f'--{name} is for runs of many nodes: add --runner=distributed, or leave it out')
 
 
 def has_checkpoint(directory: Path) -> bool:
@@ -165,13 +188,21 @@ def _prepare(settings: Settings) -> tuple[Settings, Any]:
       **networks,
     )
 
-  from agents.command.local_runner import LocalRunner
-
   settings = dataclasses.replace(settings, config=dataclasses.asdict(config), networks=networks)
   with usage_errors(ValueError):
-    runner = LocalRunner(settings, agent, environment)
+    runner = _make_runner(settings, agent, environment)
   environment.close()
   return settings, runner
+
+
+def _make_runner(settings: Settings, agent: Any, environment: Any) -> Any:
+  if settings.runner == 'distributed':
+    from agents.command.distributed_runner import DistributedRunner
+
+    return DistributedRunner(settings, agent, environment)
+  from agents.command.local_runner import LocalRunner
+
+  return LocalRunner(settings, agent, environment)
 
 
 def _check_steps_left(settings: Settings, directory: Path) -> None:
@@ -181,12 +212,25 @@ def _check_steps_left(settings: Settings, directory: Path) -> None:
     states = checkpointing.read_newest(directory / 'checkpoints') or {}
   done = int(states['counter']['counts'].get('actor_steps', 0))
   needed = settings.config['min_replay_size']
-  if 0 < settings.steps - done < needed:
+  if 0 < settings.steps - done < needed and not _has_replay(settings, directory):
     raise UsageError(
       f'--steps={settings.steps} leaves {settings.steps - done} steps to the checkpoint after {done}, but '
       f'replay is not part of it and learning starts again after {needed}: raise --steps to {done + needed} '
       'or more'
     )
+
+
+def _has_replay(settings: Settings, directory: Path) -> bool:
+  """Returns whether a run goes on with the replay that it has left."""
+  return (
+    settings.runner == 'distributed'
+    and settings.replay_checkpoint_minutes is not None
+    and any(directory.glob('replay/*/DONE'))
+  )
+
+
+def _how_to_continue(directory: Path) -> str:
+  return f'Continue with: sac-train --resume --logdir={shlex.quote(str(directory))}'
 
 
 def _train(settings: Settings, directory: Path, *, resume: bool) -> int:
@@ -202,15 +246,22 @@ def _train(settings: Settings, directory: Path, *, resume: bool) -> int:
   )
   if resume:
     print(
-      'Resumed. Replay is not part of a checkpoint: learning goes on after '
+      'Resumed, with the replay that was saved last.'
+      if _has_replay(settings, directory)
+      else 'Resumed. Replay is not part of a checkpoint: learning goes on after '
       f'{settings.config["min_replay_size"]:,} new steps.'
     )
   try:
     with interruptible():
       evaluation = runner.run(directory)
+  except RunError as error:
+    print(f'sac-train: {error}', file=sys.stderr)
+    if has_checkpoint(directory):
+      print(_how_to_continue(directory))
+    return FAILURE_EXIT_CODE
   except KeyboardInterrupt:
     if has_checkpoint(directory):
-      print(f'Saved. Continue with: sac-train --resume --logdir={shlex.quote(str(directory))}')
+      print(f'Saved. {_how_to_continue(directory)}')
     else:
       print('Interrupted before there was anything to save.')
     return INTERRUPTED_EXIT_CODE
@@ -243,7 +294,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     argv: program name and flags; by default those of the process.
 
   Returns:
-    The exit code: 0 after a whole run, 2 if it can't be started as asked, 130 after Ctrl-C.
+    The exit code: 0 after a whole run, 1 if a node of it failed, 2 if it can't be started as asked, 130 after
+    Ctrl-C.
   """
   quiet.before_imports()
   try:

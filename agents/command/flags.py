@@ -82,6 +82,28 @@ def define() -> flags.FlagValues:
     'Minutes between checkpoints.',
     flag_values=defined,
   )
+  flags.DEFINE(
+    _NumberParser(float, 0.01, 'a number of at least 0.01'),
+    'replay_checkpoint_minutes',
+    None,
+    'Minutes between checkpoints of the replay of a distributed run, which is otherwise filled anew.',
+    flag_values=defined,
+  )
+  flags.DEFINE_enum(
+    'runner',
+    'local',
+    ['distributed', 'local'],
+    'What runs it: local takes one process, distributed a Launchpad program of many nodes.',
+    flag_values=defined,
+  )
+  flags.DEFINE(positive, 'num_actors', 2, 'Actors of a distributed run.', flag_values=defined)
+  flags.DEFINE_enum(
+    'launch',
+    'local_mp',
+    ['local_mp', 'local_mt'],
+    'The nodes of a distributed run: local_mp makes them processes, local_mt threads.',
+    flag_values=defined,
+  )
   flags.DEFINE_boolean('help', False, 'Show this text.', flag_values=defined)
   return defined
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import time
 from pathlib import Path
 from typing import Any
 
@@ -11,20 +10,14 @@ import dm_env
 import jax
 
 from agents import environments, experiments
-from agents.command import loggers, plotting
+from agents.command import loggers
 from agents.command.metrics import Evaluation
-from agents.command.progress import Progress, evaluation_header, evaluation_row
 from agents.command.registry import Agent
+from agents.command.reporting import Report
 from agents.command.settings import Settings
 from agents.command.watching import WatchedBuilder
 
 from acme import specs  # isort: skip
-
-CURVE_FILE_NAME = 'learning_curve.png'
-# How often learner metrics are recorded between two evaluations.
-_RECORDS_PER_EVALUATION = 10
-# A drawing takes about 0.1 seconds.
-_DRAWING_SECONDS = 5.0
 
 
 class LocalRunner:
@@ -68,41 +61,13 @@ class LocalRunner:
       The last evaluation.
     """
     settings = self._settings
-    progress = Progress(settings.steps)
-    recorder = loggers.Recorder(directory)
-    progress.print(evaluation_header(settings.num_eval_episodes))
-    next_drawing = 0.0
-
-    def on_episode(episode: loggers.Episode) -> None:
-      progress.go_to(episode.step)
-      progress.show_return(episode.episode_return)
-
-    def draw_curve() -> None:
-      nonlocal next_drawing
-      plotting.save_run(
-        recorder.evaluations,
-        directory / CURVE_FILE_NAME,
-        title=f'{settings.agent} on {settings.env}',
-        label=f'seed {settings.seed}',
-      )
-      next_drawing = time.monotonic() + _DRAWING_SECONDS
-
-    def on_evaluation(evaluation: Evaluation) -> None:
-      progress.go_to(evaluation.step)
-      progress.print(evaluation_row(evaluation))
-      if time.monotonic() >= next_drawing:
-        draw_curve()
+    report = Report(settings, directory)
 
     def logger_factory(label: str, steps_key: str | None = None, task_instance: int = 0) -> loggers.Logger:
       del steps_key, task_instance
-      if label == 'actor':
-        return loggers.EpisodeLogger(recorder, on_episode)
-      if label == 'evaluator':
-        return loggers.EvaluationLogger(recorder, settings.num_eval_episodes, on_evaluation)
-      period = max(1, settings.eval_every // _RECORDS_PER_EVALUATION)
-      return loggers.LearnerLogger(recorder, period, lambda: progress.step)
+      return report.make_logger(label)
 
-    builder: Any = WatchedBuilder(self._builder, progress.advance)
+    builder: Any = WatchedBuilder(self._builder, report.progress.advance)
     # Acme declares whole minutes, and takes any number of them.
     minutes: Any = settings.checkpoint_minutes
     experiment = experiments.ExperimentConfig(
@@ -120,8 +85,5 @@ class LocalRunner:
     try:
       experiments.run_experiment(experiment, settings.eval_every, settings.num_eval_episodes)
     finally:
-      progress.close()
-      recorder.close()
-      if recorder.evaluations:
-        draw_curve()
-    return recorder.evaluations[-1]
+      report.close()
+    return report.evaluations[-1]

@@ -71,6 +71,11 @@ class Recorder:
       self._events.add_scalar(f'{label}/{name}', value, step)
     return wall_time
 
+  def resume_at(self, step: int) -> None:
+    """Says where the run goes on, before the first record does."""
+    if self._file is None:
+      self._open(step)
+
   def close(self) -> None:
     """Closes the files."""
     if self._file is not None:
@@ -200,6 +205,35 @@ class LearnerLogger:
       name: float(value) for name, value in data.items() if not name.endswith(_COUNTS) and np.ndim(value) == 0
     }
     self._recorder.record('learner', step, {**values, 'steps': float(data['learner_steps'])})
+
+  def close(self) -> None:
+    """Has nothing to end."""
+
+
+class ReplayLogger:
+  """Records what replay reports, and hands on its warnings.
+
+  Args:
+    recorder: takes the numbers.
+    current_step: tells the environment steps so far.
+    on_warning: is told of each warning.
+  """
+
+  def __init__(self, recorder: Recorder, current_step: Callable[[], int], on_warning: Callable[[str], None]):
+    self._recorder = recorder
+    self._current_step = current_step
+    self._on_warning = on_warning
+
+  def write(self, data: Mapping[str, Any], /) -> None:
+    """Takes the numbers of one moment, and a `warning` if there is one."""
+    if 'warning' in data:
+      self._on_warning(data['warning'])
+    values = {
+      name: float(value)
+      for name, value in data.items()
+      if name != 'warning' and not name.endswith(_COUNTS) and np.ndim(value) == 0
+    }
+    self._recorder.record('replay', self._current_step(), values)
 
   def close(self) -> None:
     """Has nothing to end."""

@@ -88,11 +88,12 @@ class Progress:
     """Environment steps so far."""
     return self._step
 
-  def advance(self) -> None:
-    """Counts one environment step."""
-    self._step += 1
-    if self._step <= self._total:
-      self._bar.update()
+  def advance(self, steps: int = 1) -> None:
+    """Counts environment steps."""
+    self._step += steps
+    shown = min(self._step, self._total)
+    if shown > self._bar.n:
+      self._bar.update(shown - self._bar.n)
 
   def go_to(self, step: int) -> None:
     """Corrects the number of steps so far, without taking it for speed."""

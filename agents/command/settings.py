@@ -27,6 +27,10 @@ class Settings:
     checkpoint_minutes: minutes between checkpoints.
     config: options of the agent, by name.
     networks: options of its networks, by name.
+    runner: what runs it, `local` or `distributed`.
+    num_actors: actors of a distributed run.
+    launch: what the nodes of a distributed run are, processes (`local_mp`) or threads (`local_mt`).
+    replay_checkpoint_minutes: minutes between checkpoints of the replay of a distributed run; None for none.
   """
 
   agent: str
@@ -38,6 +42,10 @@ class Settings:
   checkpoint_minutes: float
   config: Mapping[str, Any]
   networks: Mapping[str, Any]
+  runner: str = 'local'
+  num_actors: int = 2
+  launch: str = 'local_mp'
+  replay_checkpoint_minutes: float | None = None
 
   def save(self, directory: Path) -> None:
     """Writes the settings, and the versions that they run with, into an existing directory."""
@@ -71,7 +79,14 @@ class Settings:
     path = directory / FILE_NAME
     try:
       values = json.loads(path.read_text())
-      return cls(**{field.name: values[field.name] for field in dataclasses.fields(cls)})
+      return cls(
+        **{
+          field.name: values[field.name]
+          for field in dataclasses.fields(cls)
+          # A run may be older than an option.
+          if field.name in values or field.default is dataclasses.MISSING
+        }
+      )
     except FileNotFoundError:
       raise ValueError(f'{directory} holds no run: it has no {FILE_NAME}') from None
     except (json.JSONDecodeError, KeyError, TypeError):

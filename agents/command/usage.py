@@ -10,6 +10,10 @@ class UsageError(Exception):
   """What was asked for cannot be done; the message is one sentence for whoever asked."""
 
 
+class RunError(Exception):
+  """A part of a run that works in a process of its own failed; the message says which, and how it ended."""
+
+
 @contextlib.contextmanager
 def usage_errors(*kinds: type[Exception], about: str = '') -> Iterator[None]:
   """Turns exceptions whose message says what is wrong with a setting into usage errors.

@@ -11,6 +11,7 @@ from agents.experiments.config import (
   default_evaluator_factory,
   make_policy,
 )
+from agents.experiments.make_distributed_experiment import make_distributed_experiment
 from agents.experiments.run_experiment import run_experiment
 
 __all__ = [
@@ -22,6 +23,7 @@ __all__ = [
   'NetworkFactory',
   'PolicyFactory',
   'default_evaluator_factory',
+  'make_distributed_experiment',
   'make_policy',
   'run_experiment',
 ]

@@ -187,7 +187,8 @@ def default_evaluator_factory(
     return acme_compat.EnvironmentLoop(
       environment,
       actor,
-      acme_compat.Counter(counter, 'evaluator'),
+      # By default it would be up to a second behind, and lose its last counts when the program ends.
+      acme_compat.Counter(counter, 'evaluator', time_delta=0.0),
       logger_factory('evaluator', 'actor_steps', 0),
       observers=observers,
     )

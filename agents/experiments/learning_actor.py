@@ -105,7 +105,7 @@ class LearningActor(core.Actor):
         raise RuntimeError(
           f'No batch has arrived for {polls * _POLL_SECONDS:g} seconds, though the replay tables have '
           'samples: check which table make_dataset_iterator reads. '
-          + '; '.join(rate_limits.describe(table) for table, _ in self._limited_tables)
+          + '; '.join(rate_limits.describe(table.info) for table, _ in self._limited_tables)
         )
       else:
         self._batches.wait(_POLL_SECONDS)

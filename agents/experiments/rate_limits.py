@@ -11,6 +11,7 @@ import math
 import sys
 import time
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import reverb
@@ -78,14 +79,42 @@ def tolerated_backlog(table: reverb.Table) -> float:
   return math.inf if half_width >= sys.float_info.max / 2 else max(1.0, half_width)
 
 
-def describe(table: reverb.Table) -> str:
-  """Returns one line about a table's contents and its limiter."""
-  info = table.info
+def describe(info: Any) -> str:
+  """Returns one line about a table's contents and its limiter.
+
+  Args:
+    info: of the table, from `reverb.Table.info` or `reverb.Client.server_info`.
+  """
   limiter = info.rate_limiter_info
+  waiting = [what for what, can in (('inserting', _can_insert), ('sampling', _can_sample)) if not can(info)]
   return (
     f'{info.name!r} holds {info.current_size} items; {limiter.insert_stats.completed} inserts, '
     f'{limiter.sample_stats.completed} samples; samples_per_insert={limiter.samples_per_insert:g}, '
-    f'min_size_to_sample={limiter.min_size_to_sample}, min_diff={limiter.min_diff:g}'
+    f'min_size_to_sample={limiter.min_size_to_sample}, min_diff={_bound(limiter.min_diff)}, '
+    f'max_diff={_bound(limiter.max_diff)}; {" and ".join(waiting) or "nothing"} has to wait'
+  )
+
+
+def _bound(value: float) -> str:
+  # Limiters without a bound have the largest number there is.
+  return f'{value:g}' if abs(value) < sys.float_info.max else f'{math.copysign(math.inf, value)}'
+
+
+def _balance(info: Any) -> float:
+  limiter = info.rate_limiter_info
+  return limiter.insert_stats.completed * limiter.samples_per_insert - limiter.sample_stats.completed
+
+
+def _can_sample(info: Any) -> bool:
+  limiter = info.rate_limiter_info
+  return info.current_size >= limiter.min_size_to_sample and _balance(info) - 1 >= limiter.min_diff
+
+
+def _can_insert(info: Any) -> bool:
+  limiter = info.rate_limiter_info
+  return (
+    info.current_size < limiter.min_size_to_sample
+    or _balance(info) + limiter.samples_per_insert <= limiter.max_diff
   )
 
 
@@ -108,7 +137,7 @@ def satisfy_samplers(client: reverb.Client, tables: Sequence[reverb.Table], time
   return all(_satisfy(client, table, deadline) for table in tables)
 
 
-def _satisfy(client: reverb.Client, table: reverb.Table, deadline: float) -> bool:
+def _satisfy(client: reverb.Client, table: reverb.Table | _RemoteTable, deadline: float) -> bool:
   signature = table.info.signature
   if signature is None or any(
     spec.dtype.as_numpy_dtype is object or spec.shape.rank is None for spec in tree.flatten(signature)
@@ -122,7 +151,7 @@ def _satisfy(client: reverb.Client, table: reverb.Table, deadline: float) -> boo
     while not _has_samples_to_spare(table):
       if time.monotonic() > deadline:
         return False
-      for _ in range(num_inserts):
+      for _ in range(min(num_inserts, _room(table.info))):
         writer.append(zeros)
         item = tree.map_structure(lambda column: column[-1], writer.history)
         writer.create_item(table.name, priority=1.0, trajectory=item)
@@ -131,10 +160,56 @@ def _satisfy(client: reverb.Client, table: reverb.Table, deadline: float) -> boo
   return True
 
 
-def _has_samples_to_spare(table: reverb.Table) -> bool:
+def _room(info: Any) -> int:
+  """Returns how many inserts a table allows at once, of the many that may be wanted."""
+  limiter = info.rate_limiter_info
+  room = max(
+    limiter.min_size_to_sample - info.current_size,
+    (limiter.max_diff - _balance(info)) / limiter.samples_per_insert,
+  )
+  # Where nothing can be sampled, one can be inserted.
+  return int(min(max(room, 1.0), 256.0))
+
+
+def _has_samples_to_spare(table: reverb.Table | _RemoteTable) -> bool:
   for _ in range(4):
     if not table.can_sample(1):
       return False
     # A sampler with room left takes them meanwhile.
     time.sleep(0.005)
   return True
+
+
+def satisfy_remote_samplers(client: reverb.Client, timeout: float) -> bool:
+  """Does what `satisfy_samplers` does, for all tables of a server that may be in another process.
+
+  Args:
+    client: of the server.
+    timeout: seconds after which to give up.
+
+  Returns:
+    Whether every table now has samples to spare.
+  """
+  deadline = time.monotonic() + timeout
+  try:
+    tables = [_RemoteTable(client, name) for name in client.server_info(timeout=1)]
+    return all(_satisfy(client, table, deadline) for table in tables)
+  except (reverb.ReverbError, RuntimeError):
+    # A server that is gone has let go of its samplers.
+    return False
+
+
+class _RemoteTable:
+  """A table behind a client."""
+
+  def __init__(self, client: reverb.Client, name: str):
+    self._client = client
+    self.name = name
+
+  @property
+  def info(self) -> Any:
+    return self._client.server_info(timeout=1)[self.name]
+
+  def can_sample(self, num_samples: int) -> bool:
+    assert num_samples == 1
+    return _can_sample(self.info)

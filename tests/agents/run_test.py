@@ -14,6 +14,7 @@ import pytest
 
 from agents import run
 from agents.checkpointing import Checkpointer
+from agents.command import flags as command_flags
 from agents.command import metrics
 from agents.command.settings import Settings
 from agents.command.usage import UsageError
@@ -36,6 +37,11 @@ _SETTINGS = Settings(
   config={'batch_size': 32, 'log_alpha_bounds': (-5.0, 1.0)},
   networks={'hidden_sizes': (64, 64)},
 )
+# JSON has no tuples.
+_AS_JSON = {
+  'config': {'batch_size': 32, 'log_alpha_bounds': [-5.0, 1.0]},
+  'networks': {'hidden_sizes': [64, 64]},
+}
 needs_acme = pytest.mark.skipif(importlib.util.find_spec('acme') is None, reason='needs Acme')
 
 
@@ -91,6 +97,10 @@ def test_help_is_printed(capsys):
     (['--config_overrides=batch_size'], "--config_overrides: got 'batch_size', expected name=value pairs"),
     (['--network_overrides=a=b'], '--network_overrides: a=b is not a Python literal'),
     (['--resume'], '--resume needs --logdir, the directory of the run to continue.'),
+    (
+      ['--num_actors=3'],
+      '--num_actors is for runs of many nodes: add --runner=distributed, or leave it out.',
+    ),
     (['--resume', '--logdir=x'], 'there is nothing to resume: x holds no run: it has no config.json.'),
   ],
 )
@@ -124,6 +134,15 @@ def test_a_run_without_a_checkpoint_cannot_be_resumed(refused, stored_run):
 )
 def test_a_run_cannot_be_resumed_as_another(refused, stored_run, argument, message):
   assert message in refused('--resume', f'--logdir={stored_run}', argument)
+
+
+def test_a_run_may_be_resumed_by_another_runner(stored_run):
+  changed = {'runner': 'distributed', 'num_actors': 4, 'steps': 2000}
+  flags = [f'--{name}={value}' for name, value in changed.items()]
+  parsed = command_flags.parse(['sac-train', '--resume', f'--logdir={stored_run}', *flags])
+  settings, directory = run._resumed_run(parsed)
+  assert directory == stored_run
+  assert settings == dataclasses.replace(_SETTINGS, **changed, **_AS_JSON)
 
 
 @pytest.mark.parametrize(
@@ -357,6 +376,28 @@ def test_a_resumed_run_must_have_the_steps_to_learn_again(tmp_path):
     run._check_steps_left(settings, tmp_path)
   run._check_steps_left(dataclasses.replace(settings, steps=1050), tmp_path)
   run._check_steps_left(dataclasses.replace(settings, steps=950), tmp_path)
+
+
+@pytest.mark.parametrize(
+  ('changes', 'whole', 'needs_steps'),
+  [
+    ({'runner': 'distributed', 'replay_checkpoint_minutes': 5.0}, True, False),
+    # A checkpoint that was cut off has no such file.
+    ({'runner': 'distributed', 'replay_checkpoint_minutes': 5.0}, False, True),
+    ({'runner': 'distributed', 'replay_checkpoint_minutes': None}, True, True),
+    ({'runner': 'local', 'replay_checkpoint_minutes': 5.0}, True, True),
+  ],
+)
+def test_a_run_whose_replay_was_saved_learns_at_once(tmp_path, changes, whole, needs_steps):
+  Checkpointer({'counter': _Counts(950)}, tmp_path / 'checkpoints').save(force=True)
+  (tmp_path / 'replay' / '2026-01-01T00:00:00').mkdir(parents=True)
+  (tmp_path / 'replay' / '2026-01-01T00:00:00' / ('DONE' if whole else 'items.tfrecord')).touch()
+  settings = dataclasses.replace(_SETTINGS, config={'min_replay_size': 100}, **changes)
+  if needs_steps:
+    with pytest.raises(UsageError, match='replay is not part of it'):
+      run._check_steps_left(settings, tmp_path)
+  else:
+    run._check_steps_left(settings, tmp_path)
 
 
 def test_damaged_checkpoints_are_named_before_anything_is_written(stored_run):

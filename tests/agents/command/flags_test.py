@@ -11,6 +11,8 @@ def test_defaults():
   assert (parsed.agent, parsed.env, parsed.steps, parsed.seed) == ('sac', 'gymnasium:Pendulum-v1', 10_000, 0)
   assert (parsed.eval_every, parsed.num_eval_episodes, parsed.checkpoint_minutes) == (1000, 10, 5.0)
   assert (parsed.logdir, parsed.resume, parsed.config_overrides) == (None, False, '')
+  assert (parsed.runner, parsed.num_actors, parsed.launch) == ('local', 2, 'local_mp')
+  assert parsed.replay_checkpoint_minutes is None
   assert not parsed['steps'].present
 
 
@@ -32,6 +34,10 @@ def test_calls_share_nothing():
     ('--num_eval_episodes=0', 'expected a whole number of at least 1'),
     ('--checkpoint_minutes=nan', 'flag --checkpoint_minutes=nan: expected a number of at least 0'),
     ('--agent=ppo', r'flag --agent=ppo: value should be one of <sac\|sac_discrete>'),
+    ('--runner=remote', r'flag --runner=remote: value should be one of <distributed\|local>'),
+    ('--launch=vertex_ai', r'flag --launch=vertex_ai: value should be one of <local_mp\|local_mt>'),
+    ('--replay_checkpoint_minutes=0', 'minutes=0: expected a number of at least 0.01'),
+    ('--num_actors=0', 'flag --num_actors=0: expected a whole number of at least 1'),
     ('--stesp=3', r'there is no flag --stesp, did you mean --steps\?'),
     ('--bogus', 'there is no flag --bogus, see --help'),
     ('--steps', 'Missing value for flag --steps'),

@@ -8,8 +8,9 @@ pytest.importorskip('acme')
 
 from agents import environments
 from agents.command import metrics
-from agents.command.local_runner import CURVE_FILE_NAME, LocalRunner
+from agents.command.local_runner import LocalRunner
 from agents.command.registry import AGENTS
+from agents.command.reporting import CURVE_FILE_NAME
 from agents.command.settings import Settings
 
 _AGENT = AGENTS['sac']()

@@ -41,3 +41,13 @@ def test_another_file_is_refused(tmp_path, text):
   (tmp_path / 'config.json').write_text(text)
   with pytest.raises(ValueError, match='does not hold the settings of a run'):
     Settings.load(tmp_path)
+
+
+def test_settings_of_a_run_before_there_was_an_option_have_its_default(tmp_path):
+  _SETTINGS.save(tmp_path)
+  path = tmp_path / 'config.json'
+  values = json.loads(path.read_text())
+  for name in ('runner', 'num_actors', 'launch', 'replay_checkpoint_minutes'):
+    del values[name]
+  path.write_text(json.dumps(values))
+  assert Settings.load(tmp_path) == _SETTINGS

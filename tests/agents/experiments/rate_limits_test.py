@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import dataclasses
 import math
 import sys
 
@@ -22,6 +23,14 @@ def _table(limiter, max_size: int = 1000, signature=_SIGNATURE) -> reverb.Table:
   return reverb.Table(
     'replay', reverb.selectors.Uniform(), reverb.selectors.Fifo(), max_size, limiter, signature=signature
   )
+
+
+def make_info(limiter, num_items: int, inserts: int, samples: int):
+  """Returns what Reverb says about a table after so many inserts and samples."""
+  info = _table(limiter).info
+  info.rate_limiter_info.insert_stats.completed = inserts
+  info.rate_limiter_info.sample_stats.completed = samples
+  return dataclasses.replace(info, current_size=num_items)
 
 
 def test_accepts_limits_that_can_be_met():
@@ -74,16 +83,47 @@ def test_the_tolerated_backlog_is_half_the_window(limiter, backlog):
   assert rate_limits.tolerated_backlog(_table(limiter())) == backlog
 
 
-def test_the_description_has_the_numbers():
-  table = _table(rate_limiters.SampleToInsertRatio(4.0, 100, 8.0))
-  assert rate_limits.describe(table) == (
-    "'replay' holds 0 items; 0 inserts, 0 samples; samples_per_insert=4, min_size_to_sample=100, min_diff=392"
+@pytest.mark.parametrize(
+  ('limiter', 'numbers'),
+  [
+    (
+      lambda: rate_limiters.SampleToInsertRatio(4.0, 100, 8.0),
+      'samples_per_insert=4, min_size_to_sample=100, min_diff=392, max_diff=408; sampling has to wait',
+    ),
+    (
+      lambda: rate_limiters.MinSize(1),
+      'samples_per_insert=1, min_size_to_sample=1, min_diff=-inf, max_diff=inf; sampling has to wait',
+    ),
+  ],
+)
+def test_the_description_has_the_numbers(limiter, numbers):
+  assert rate_limits.describe(_table(limiter()).info) == (
+    f"'replay' holds 0 items; 0 inserts, 0 samples; {numbers}"
   )
 
 
+@pytest.mark.parametrize(
+  ('num_items', 'inserts', 'samples', 'waiting'),
+  [
+    # The limiter takes 4 samples an insert, from 10 items on, and lets the balance be in [32, 48].
+    (9, 9, 0, 'sampling'),
+    (10, 10, 0, 'nothing'),
+    (10, 10, 8, 'sampling'),
+    (12, 12, 0, 'inserting'),
+    (12, 12, 3, 'inserting'),
+    (12, 12, 4, 'nothing'),
+  ],
+)
+def test_the_description_says_who_has_to_wait(num_items, inserts, samples, waiting):
+  limiter = rate_limiters.SampleToInsertRatio(4.0, 10, 8.0)
+  info = make_info(limiter, num_items, inserts, samples)
+  assert rate_limits.describe(info).endswith(f'; {waiting} has to wait')
+
+
+@pytest.mark.parametrize('remote', [False, True])
 @pytest.mark.parametrize('samples_per_insert', [1.0, 256.0])
 @pytest.mark.parametrize('num_inserts', [0, 120])
-def test_a_sampler_that_waits_for_its_limiter_is_satisfied(samples_per_insert, num_inserts):
+def test_a_sampler_that_waits_for_its_limiter_is_satisfied(samples_per_insert, num_inserts, remote):
   error_buffer = max(2.0, samples_per_insert)
   limiter = rate_limiters.SampleToInsertRatio(samples_per_insert, 100, error_buffer)
   tables = rate_limits.unblock_inserts([_table(limiter)])
@@ -99,9 +139,19 @@ def test_a_sampler_that_waits_for_its_limiter_is_satisfied(samples_per_insert, n
   while batches.wait(0.1):
     next(batches)
   assert not batches.ready()
-  assert rate_limits.satisfy_samplers(client, tables, timeout=10.0)
+  if remote:
+    assert rate_limits.satisfy_remote_samplers(client, timeout=10.0)
+  else:
+    assert rate_limits.satisfy_samplers(client, tables, timeout=10.0)
   assert batches.close(timeout=10.0)
   server.stop()
+
+
+def test_a_server_that_is_gone_needs_no_satisfying():
+  server = reverb.Server([_table(rate_limiters.MinSize(3))])
+  client = reverb.Client(f'localhost:{server.port}')
+  server.stop()
+  assert not rate_limits.satisfy_remote_samplers(client, timeout=10.0)
 
 
 def test_every_table_is_filled_with_items_of_its_own_shape():

@@ -1,0 +1,209 @@
+"""Training in many processes or threads: the experiment as a Launchpad program."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import os
+from typing import Any
+
+import jax
+import launchpad as lp
+import numpy as np
+import reverb
+
+from agents import acme_compat
+from agents.experiments import rate_limits
+from agents.experiments.config import ExperimentConfig, make_policy
+
+# Their modules and not the names in them, since those may be imported first and import this package.
+from agents.nodes import actor as actor_lib
+from agents.nodes import counter as counter_lib
+from agents.nodes import evaluator as evaluator_lib
+from agents.nodes import learner as learner_lib
+from agents.nodes import replay as replay_lib
+
+from acme import specs  # isort: skip
+from acme.utils import paths  # isort: skip
+
+
+@acme_compat.prefer_acme('acme.jax.experiments')
+def make_distributed_experiment(
+  experiment: ExperimentConfig[Any, Any, Any],
+  num_actors: int,
+  *,
+  inference_server_config: Any = None,
+  num_learner_nodes: int = 1,
+  num_actors_per_node: int = 1,
+  num_inference_servers: int = 1,
+  multiprocessing_colocate_actors: bool = False,
+  multithreading_colocate_learner_and_reverb: bool = False,
+  make_snapshot_models: Any = None,
+  name: str = 'agent',
+  program: lp.Program | None = None,
+  num_tasks_per_inference_server: int = 1,
+) -> lp.Program:
+  """Makes a program that trains with many actors, for Launchpad to run as processes or threads.
+
+  Its nodes are `replay`, `counter`, `learner`, `actor` and `evaluator`. The counter also ends the program:
+  once the budget is spent the actors finish their episodes, the learner stops, the evaluators judge the final
+  params, the learner saves them, and every node ends. When the program is stopped from outside episodes are
+  cut off, and the learner saves.
+
+  A checkpoint holds what one of `run_experiment` holds, and either goes on from the other's.
+
+  Args:
+    experiment: what to run.
+    num_actors: actors to run, in all.
+    inference_server_config: has to be None with this Acme, as the module that serves inference is missing.
+    num_learner_nodes: learners to run. Those beyond the first begin with its state, and have to keep equal to
+      it by themselves; the actors fetch from all of them.
+    num_actors_per_node: actors in one node, as threads.
+    num_inference_servers: of no use without `inference_server_config`.
+    multiprocessing_colocate_actors: has to be False, as the installed Launchpad cannot do it.
+    multithreading_colocate_learner_and_reverb: whether learner and replay share a node, as threads.
+    make_snapshot_models: has to be None with this Acme, as the module that makes snapshots is missing.
+    name: of the program.
+    program: where to add the nodes; by default a new program.
+    num_tasks_per_inference_server: of no use without `inference_server_config`.
+
+  Returns:
+    The program.
+
+  Raises:
+    ValueError: a number is not positive, or learner and replay are to share a node that there is more than
+      one of.
+    NotImplementedError: something is asked for that the installed Acme or Launchpad lacks.
+  """
+  del num_inference_servers, num_tasks_per_inference_server
+  for argument, value in (
+    ('num_actors', num_actors),
+    ('num_learner_nodes', num_learner_nodes),
+    ('num_actors_per_node', num_actors_per_node),
+  ):
+    if value < 1:
+      raise ValueError(f'{argument} must be at least 1, got {value}.')
+  if multithreading_colocate_learner_and_reverb and num_learner_nodes > 1:
+    raise ValueError(
+      'multithreading_colocate_learner_and_reverb needs num_learner_nodes=1, since replay can share a node '
+      f'with one learner only, got {num_learner_nodes}.'
+    )
+  for argument, value, module in (
+    ('inference_server_config', inference_server_config, 'acme.jax.inference_server'),
+    ('make_snapshot_models', make_snapshot_models, 'acme.jax.snapshotter'),
+  ):
+    if value is not None:
+      raise NotImplementedError(
+        f'{argument} needs {module}, which dm-acme 0.4.0 does not have: leave it out, or install the head of '
+        'google-deepmind/acme.'
+      )
+  if multiprocessing_colocate_actors:
+    raise NotImplementedError(
+      'multiprocessing_colocate_actors needs a MultiProcessingColocation that works, which the installed '
+      'Launchpad does not have: leave it out, and num_actors_per_node=1 makes a process of each actor.'
+    )
+
+  launcher = os.getpid()
+  directory = replay_directory = minutes = None
+  if experiment.checkpointing is not None:
+    # Here and not in the nodes, which have to agree on it.
+    config = experiment.checkpointing
+    process_path = functools.partial(paths.process_path, config.directory, add_uid=config.add_uid)
+    directory = os.path.abspath(process_path('checkpoints'))
+    minutes = config.replay_checkpointing_time_delta_minutes
+    if minutes is not None:
+      replay_directory = os.path.abspath(process_path('replay'))
+
+  evaluators = experiment.get_evaluator_factories()
+  learner_key, actor_key, evaluator_key = _keys(jax.random.PRNGKey(experiment.seed), 3)
+  learner_keys = _keys(learner_key, num_learner_nodes)
+  actor_keys = _keys(actor_key, num_actors)
+  evaluator_keys = _keys(evaluator_key, max(1, len(evaluators)))
+
+  program = program or lp.Program(name=name)
+  participants: dict[int, float] = {
+    counter_lib.Stage.TRAIN: num_actors if experiment.max_num_actor_steps is not None else float('inf'),
+    counter_lib.Stage.SETTLE: num_learner_nodes,
+    counter_lib.Stage.EVALUATE: len(evaluators),
+    counter_lib.Stage.SAVE: 1,
+  }
+  counter = program.add_node(
+    lp.CourierNode(
+      counter_lib.ProgramCounter,
+      {int(stage): n for stage, n in participants.items()},
+      directory,
+      launcher=launcher,
+    ),
+    label='counter',
+  )
+  replay_node = replay_lib.ReplayNode(
+    functools.partial(_make_tables, experiment),
+    counter,
+    functools.partial(experiment.logger_factory, 'replay', 'actor_steps', 0),
+    replay_directory,
+    minutes,
+    launcher=launcher,
+  )
+  replay = replay_node.create_handle()
+
+  make_learner_node = functools.partial(lp.CourierNode, learner_lib.LearnerWorker, experiment)
+  learner_node = make_learner_node(
+    'learner 0', learner_keys[0], replay, counter, directory, launcher=launcher
+  )
+  learners = [learner_node.create_handle()]
+  if multithreading_colocate_learner_and_reverb:
+    program.add_node(lp.MultiThreadingColocation([learner_node, replay_node]), label='learner')
+  else:
+    program.add_node(replay_node, label='replay')
+    with program.group('learner'):
+      program.add_node(learner_node)
+      for i in range(1, num_learner_nodes):
+        node = make_learner_node(
+          f'learner {i}', learner_keys[i], replay, counter, primary=learners[0], launcher=launcher
+        )
+        learners.append(program.add_node(node))
+
+  sources = itertools.cycle(learners)
+  actor_nodes = [
+    lp.PyClassNode(
+      actor_lib.ActorWorker, experiment, actor_keys[i], replay, next(sources), counter, i, launcher=launcher
+    )
+    for i in range(num_actors)
+  ]
+  with program.group('actor'):
+    for first in range(0, num_actors, num_actors_per_node):
+      nodes = actor_nodes[first : first + num_actors_per_node]
+      program.add_node(nodes[0] if len(nodes) == 1 else lp.MultiThreadingColocation(nodes))
+
+  for i, factory in enumerate(evaluators):
+    node = lp.PyClassNode(
+      evaluator_lib.EvaluatorWorker,
+      experiment,
+      factory,
+      f'evaluator {i}',
+      evaluator_keys[i],
+      learners[0],
+      counter,
+      launcher=launcher,
+    )
+    program.add_node(node, label='evaluator')
+  return program
+
+
+def _make_tables(experiment: ExperimentConfig[Any, Any, Any]) -> list[reverb.Table]:
+  environment_spec = experiment.environment_spec
+  if environment_spec is None:
+    environment = experiment.environment_factory(0)
+    environment_spec = specs.make_environment_spec(environment)
+    environment.close()
+  networks = experiment.network_factory(environment_spec)
+  policy = make_policy(experiment, networks, environment_spec, evaluation=False)
+  tables = experiment.builder.make_replay_tables(environment_spec, policy)
+  if experiment.max_num_actor_steps is not None:
+    rate_limits.check_reachable(tables, experiment.max_num_actor_steps)
+  return tables
+
+
+def _keys(key: Any, num_keys: int) -> np.ndarray:
+  # As NumPy arrays, which every node can read whatever its devices are.
+  return np.asarray(jax.random.split(jax.numpy.asarray(key), num_keys))

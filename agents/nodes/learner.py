@@ -1,0 +1,239 @@
+"""The node that learns."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import launchpad as lp
+import reverb
+from absl import logging
+
+from agents import acme_compat
+from agents.checkpointing import Checkpointer
+from agents.experiments import rate_limits
+from agents.learner import BlocksLearner
+from agents.nodes import replay as replay_lib
+from agents.nodes import supervision
+from agents.nodes.counter import Stage, wait_for_stage
+from agents.prefetch import PrefetchingIterator
+
+from acme import specs  # isort: skip
+
+_POLL_SECONDS = 0.1
+_STAGE_SECONDS = 0.5
+# In which the counts that belong to the last checkpoint still arrive when the program stops.
+_GRACE_SECONDS = 5.0
+_CLOSING_SECONDS = 2.0
+
+
+class LearnerWorker:
+  """Learns until the actors are done or the program stops, and saves.
+
+  The checkpoints hold the learner and the counts, in the form of `run_experiment`. Restoring the counts is
+  the counter's own affair.
+
+  Args:
+    experiment: what the program runs.
+    name: of this learner.
+    random_key: for the learner.
+    replay: client of the replay server.
+    counter: client of the counter.
+    directory: of the checkpoints; None for none.
+    primary: client of the learner whose state to begin with, for one that only shares its work.
+    launcher: see `supervision.watch_launcher`.
+  """
+
+  def __init__(
+    self,
+    experiment: Any,
+    name: str,
+    random_key: Any,
+    replay: reverb.Client,
+    counter: Any,
+    directory: str | None = None,
+    primary: Any = None,
+    launcher: int | None = None,
+  ):
+    self._experiment = experiment
+    self._name = name
+    self._random_key = random_key
+    self._replay = replay
+    self._counter = counter
+    self._directory = directory
+    self._primary = primary
+    self._launcher = launcher
+    self._stop = threading.Event()
+    self._dataset: Any = None
+    self._learner: Any = None
+    self._ready = threading.Event()
+    self._ended = threading.Event()
+    self._on_host: dict[str, tuple[Any, Any]] = {}
+
+  def get_variables(self, names: Sequence[str]) -> list[Any]:
+    """Returns the learner's variables as NumPy arrays, once there is a learner."""
+    variables = self._wait_for_learner().get_variables(names)
+    return [self._convert(name, value) for name, value in zip(names, variables, strict=True)]
+
+  def save(self) -> Any:
+    """Returns the learner's state, once there is a learner."""
+    return self._wait_for_learner().save()
+
+  def run(self) -> None:
+    """Learns."""
+    self._stop = lp.stop_event()
+    try:
+      supervision.run(self._work, interrupt=self._close_dataset, launcher=self._launcher)
+    finally:
+      # Courier waits for calls under way before it ends.
+      self._ended.set()
+      if self._primary is None:
+        self._report_saved()
+
+  def _wait_for_learner(self) -> Any:
+    while not self._ready.wait(_POLL_SECONDS):
+      if self._ended.is_set():
+        raise RuntimeError('The program stopped before there was a learner.')
+    return self._learner
+
+  def _convert(self, name: str, value: Any) -> Any:
+    # Once an update, and not once for each of the actors that ask for it.
+    before = self._on_host.get(name)
+    if before is None or before[0] is not value:
+      before = self._on_host[name] = (value, jax.device_get(value))
+    return before[1]
+
+  def _close_dataset(self) -> None:
+    if close := getattr(self._dataset, 'close', None):
+      close()
+
+  def _work(self) -> None:
+    experiment, stop = self._experiment, supervision.stop_event()
+    counter = supervision.Remote(self._counter, stop, grace=_GRACE_SECONDS)
+    environment_spec = experiment.environment_spec or _environment_spec(experiment)
+    networks = experiment.network_factory(environment_spec)
+    replay_lib.wait_for_server(self._replay)
+    self._dataset = experiment.builder.make_dataset_iterator(self._replay)
+    batches: PrefetchingIterator[Any] = PrefetchingIterator(self._dataset)
+    # The counts of one learner only, or each update would be counted once for each.
+    parent = counter if self._primary is None else None
+    learner_counter = acme_compat.Counter(parent, prefix='learner')
+    learner = experiment.builder.make_learner(
+      random_key=jax.numpy.asarray(self._random_key),
+      networks=networks,
+      dataset=batches,
+      logger_fn=experiment.logger_factory,
+      environment_spec=environment_spec,
+      replay_client=self._replay,
+      counter=learner_counter,
+    )
+    checkpointer = None
+    if self._primary is not None:
+      learner.restore(supervision.Remote(self._primary, stop).save())
+    elif experiment.checkpointing is not None:
+      checkpointer = make_checkpointer(experiment.checkpointing, learner, counter, self._directory)
+      checkpointer.restore()
+    self._learner = learner
+    self._ready.set()
+
+    try:
+      self._learn(learner, batches, counter, checkpointer, stop)
+      if isinstance(learner, BlocksLearner):
+        learner.wait()  # Or the evaluators would be given the params before the last.
+      # Acme's counters sync about once a second, and upon this.
+      learner_counter.restore(learner_counter.save())
+      learner_counter.get_counts()
+      counter.report(Stage.SETTLE, self._name)
+      wait_for_stage(counter, Stage.SAVE, stop)
+    except supervision.Stopped:
+      pass
+    if checkpointer is not None:
+      checkpointer.save(force=True)
+    if self._primary is None:
+      self._report_saved()
+    self._stop_reading(batches)
+    stop.wait()
+
+  def _report_saved(self) -> None:
+    # The counter waits for it, even if there was nothing to save.
+    with contextlib.suppress(supervision.Stopped):
+      supervision.Remote(self._counter, self._stop, grace=1.0).report(Stage.SAVE, self._name)
+
+  def _learn(
+    self,
+    learner: Any,
+    batches: PrefetchingIterator[Any],
+    counter: Any,
+    checkpointer: Checkpointer | None,
+    stop: threading.Event,
+  ) -> None:
+    next_look = 0.0
+    while not stop.is_set():
+      if time.monotonic() >= next_look:
+        if counter.stage() >= Stage.SETTLE:
+          return
+        next_look = time.monotonic() + _STAGE_SECONDS
+      if checkpointer is not None:
+        checkpointer.save()
+      if not batches.wait(_POLL_SECONDS):
+        continue
+      try:
+        learner.step()
+      except StopIteration:
+        supervision.check(stop)
+        raise RuntimeError(
+          'The dataset ended, but make_dataset_iterator has to make an endless one.'
+        ) from None
+      except ConnectionError:
+        # The program is about to stop because of it, and what was learned can be saved.
+        if not stop.wait(_GRACE_SECONDS):
+          raise
+        logging.exception('Replay is gone.')
+
+  def _stop_reading(self, batches: PrefetchingIterator[Any]) -> None:
+    # An iterator that cannot be closed from outside may be waiting for samples in Reverb.
+    if not hasattr(self._dataset, 'close'):
+      rate_limits.satisfy_remote_samplers(self._replay, _CLOSING_SECONDS)
+    self._close_dataset()
+    batches.close(_CLOSING_SECONDS)
+
+
+class _Counts:
+  """The program's counts, as part of the learner's checkpoint."""
+
+  def __init__(self, counter: Any):
+    self.save = counter.save
+
+  def restore(self, state: Any) -> None:
+    """Leaves the counts, which may have moved on, as the counter has restored them."""
+
+
+def make_checkpointer(config: Any, learner: Any, counter: Any, directory: str | None) -> Checkpointer:
+  """Makes the checkpointer of a learner and the counts of its program.
+
+  Args:
+    config: the experiment's `CheckpointingConfig`.
+    learner: is saved and restored.
+    counter: the program's, is saved after the learner.
+    directory: of the checkpoints.
+  """
+  assert directory is not None
+  return Checkpointer(
+    {'learner': learner, 'counter': _Counts(counter)},
+    directory,
+    time_delta_minutes=config.time_delta_minutes,
+    max_to_keep=config.max_to_keep,
+    keep_checkpoint_every_n_hours=config.keep_checkpoint_every_n_hours,
+  )
+
+
+def _environment_spec(experiment: Any) -> specs.EnvironmentSpec:
+  environment = experiment.environment_factory(0)
+  try:
+    return specs.make_environment_spec(environment)
+  finally:
+    environment.close()

@@ -1,0 +1,141 @@
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import textwrap
+
+import pytest
+
+pytest.importorskip('acme')
+
+from agents import checkpointing, experiments
+from tests.agents.experiments import toy_agent
+
+import launchpad as lp  # isort: skip
+
+pytestmark = pytest.mark.skipif(toy_agent.AT_HEAD, reason='the head of Acme makes its own')
+
+
+def _make(num_actors=2, **options):
+  experiment = toy_agent.make_experiment(toy_agent.Builder(), toy_agent.Environment(), 100)
+  return experiments.make_distributed_experiment(experiment, num_actors, **options)
+
+
+@pytest.mark.parametrize(
+  ('options', 'expected'),
+  [
+    ({}, {'counter': 1, 'replay': 1, 'learner': 1, 'actor': 5, 'evaluator': 1}),
+    ({'num_actors_per_node': 2}, {'counter': 1, 'replay': 1, 'learner': 1, 'actor': 3, 'evaluator': 1}),
+    ({'num_learner_nodes': 3}, {'counter': 1, 'replay': 1, 'learner': 3, 'actor': 5, 'evaluator': 1}),
+    (
+      {'multithreading_colocate_learner_and_reverb': True},
+      {'counter': 1, 'learner': 1, 'actor': 5, 'evaluator': 1},
+    ),
+  ],
+)
+def test_a_program_has_these_nodes(options, expected):
+  program = _make(num_actors=5, name='toy', **options)
+  assert program.name == 'toy'
+  assert {label: len(nodes) for label, nodes in program.groups.items()} == expected
+
+
+def test_nodes_are_added_to_a_program_that_exists():
+  program = lp.Program('mine')
+  assert _make(program=program) is program
+  assert 'learner' in program.groups
+
+
+@pytest.mark.parametrize(
+  ('options', 'error', 'message'),
+  [
+    ({'num_actors': 0}, ValueError, 'num_actors must be at least 1, got 0'),
+    ({'num_learner_nodes': 0}, ValueError, 'num_learner_nodes must be at least 1, got 0'),
+    ({'num_actors_per_node': 0}, ValueError, 'num_actors_per_node must be at least 1, got 0'),
+    (
+      {'num_learner_nodes': 2, 'multithreading_colocate_learner_and_reverb': True},
+      ValueError,
+      'needs num_learner_nodes=1, .* got 2',
+    ),
+    ({'inference_server_config': object()}, NotImplementedError, r'needs acme\.jax\.inference_server'),
+    ({'make_snapshot_models': print}, NotImplementedError, r'needs acme\.jax\.snapshotter'),
+    ({'multiprocessing_colocate_actors': True}, NotImplementedError, 'num_actors_per_node=1 makes a process'),
+  ],
+)
+def test_what_cannot_be_made_is_refused(options, error, message):
+  with pytest.raises(error, match=message):
+    _make(**options)
+
+
+_PROGRAM = """
+  import json, sys
+  import launchpad as lp
+  from absl import flags
+  from agents import experiments
+  from tests.agents.experiments import toy_agent
+
+  flags.FLAGS(['toy'])
+  log = toy_agent.Log()
+  class Builder(toy_agent.Builder):
+    def make_learner(self, *args, **kwargs):
+      learner = super().make_learner(*args, **kwargs)
+      self.learners = getattr(self, 'learners', []) + [learner]
+      return learner
+
+  builder = Builder()
+  experiment = experiments.ExperimentConfig(
+    builder=builder,
+    network_factory=lambda spec: None,
+    environment_factory=lambda seed: toy_agent.Environment(),
+    max_num_actor_steps=int(sys.argv[2]),
+    seed=0,
+    logger_factory=log,
+    checkpointing=experiments.CheckpointingConfig(directory=sys.argv[1], add_uid=False),
+  )
+  program = experiments.make_distributed_experiment(experiment, 3, **json.loads(sys.argv[3]))
+  lp.launch(program, 'local_mt').wait()
+  actors = [row for label, row in log.rows if label == 'actor']
+  evaluations = [row for label, row in log.rows if label == 'evaluator']
+  print(json.dumps({
+    'logged': sum(row['episode_length'] for row in actors),
+    'last': max((row['actor_steps'] for row in actors), default=0),
+    'evaluated_at': evaluations[-1]['actor_steps'],
+    'learned': [learner.num_steps for learner in builder.learners],
+  }))
+"""
+
+
+def _run_threads(directory, steps, **options):
+  result = subprocess.run(
+    [sys.executable, '-c', textwrap.dedent(_PROGRAM), str(directory), str(steps), json.dumps(options)],
+    capture_output=True,
+    text=True,
+    timeout=600,
+    check=False,
+    env={**os.environ, 'TF_CPP_MIN_LOG_LEVEL': '3'},
+  )
+  assert result.returncode == 0, result.stderr
+  assert 'did not terminate in time' not in result.stdout
+  assert 'did not end' not in result.stderr
+  counts = checkpointing.read_newest(directory / 'checkpoints')['counter']['counts']
+  return json.loads(result.stdout.splitlines()[-1]), counts
+
+
+@pytest.mark.slow
+def test_a_program_of_threads_ends_by_itself_and_is_resumed_where_it_was(tmp_path):
+  first, counts = _run_threads(tmp_path, 300)
+  # Whole episodes of 10 steps; when the budget is spent, two more may be under way.
+  assert 300 <= counts['actor_steps'] <= 320
+  assert first['logged'] == first['last'] == first['evaluated_at'] == counts['actor_steps']
+  (learned,) = first['learned']
+  assert learned == counts['learner_steps'] > 0
+  assert [path.name for path in (tmp_path / 'checkpoints').iterdir()] == ['checkpoint-00000001.pickle']
+
+  second, counts_after = _run_threads(
+    tmp_path, 500, num_actors_per_node=2, multithreading_colocate_learner_and_reverb=True
+  )
+  assert 500 <= counts_after['actor_steps'] <= 520
+  assert second['logged'] == counts_after['actor_steps'] - counts['actor_steps']
+  assert second['learned'][0] == counts_after['learner_steps'] > learned
+  assert [path.name for path in (tmp_path / 'checkpoints').iterdir()] == ['checkpoint-00000002.pickle']

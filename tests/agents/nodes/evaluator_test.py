@@ -1,0 +1,100 @@
+from __future__ import annotations
+
+import pytest
+
+pytest.importorskip('acme')
+
+from agents import acme_compat
+from agents.nodes.evaluator import PeriodicEvaluator
+from agents.nodes.learner import LearnerWorker
+from tests.agents.experiments import toy_agent
+
+import jax.numpy as jnp  # isort: skip
+
+
+class _Actor(toy_agent.Actor):
+  """Lets the training go on by some steps in each of its own, and may be cut off."""
+
+  def __init__(self, counter):
+    super().__init__(0.0, None)
+    self._counter = counter
+    self.steps_until_cut = None
+
+  def select_action(self, observation):
+    self._counter.increment(actor_steps=7)
+    if self.steps_until_cut is not None:
+      self.steps_until_cut -= 1
+      if self.steps_until_cut < 0:
+        raise ArithmeticError
+    return super().select_action(observation)
+
+
+def _make(every=1000, last_step=100_000):
+  log, counter = toy_agent.Log(), acme_compat.Counter()
+  actor = _Actor(counter)
+  evaluator = PeriodicEvaluator(
+    toy_agent.Environment(episode_length=10),
+    actor,
+    counter,
+    log('evaluator'),
+    every=every,
+    num_episodes=3,
+    last_step=last_step,
+  )
+  return evaluator, actor, counter, log
+
+
+def test_an_evaluation_has_the_steps_and_the_params_of_its_beginning():
+  evaluator, actor, counter, log = _make()
+  counter.increment(actor_steps=2500)
+  evaluator.evaluate()
+  assert [row['actor_steps'] for _, row in log.rows] == [2500] * 3
+  assert [row['episode_return'] for _, row in log.rows] == [10.0] * 3
+  assert actor.num_updates == 1
+
+
+def test_evaluations_are_due_whenever_so_many_steps_have_passed():
+  evaluator, _, counter, _ = _make(every=1000, last_step=5000)
+  assert evaluator.is_due()
+  counter.increment(actor_steps=2500)
+  evaluator.evaluate()
+  # Three episodes of 10 steps meanwhile.
+  assert counter.get_counts()['actor_steps'] == 2710
+  assert not evaluator.is_due()
+  counter.increment(actor_steps=289)
+  assert not evaluator.is_due()
+  counter.increment(actor_steps=1)
+  assert evaluator.is_due()
+  # The final one is not a matter of steps.
+  counter.increment(actor_steps=2000)
+  assert not evaluator.is_due()
+
+
+def test_an_evaluation_that_is_cut_off_leaves_nothing():
+  evaluator, actor, _, log = _make()
+  actor.steps_until_cut = 25
+  with pytest.raises(ArithmeticError):
+    evaluator.evaluate()
+  assert not log.rows
+  actor.steps_until_cut = None
+  evaluator.evaluate()
+  assert len(log.rows) == 3
+
+
+def test_variables_are_converted_once_an_update():
+  class Learner:
+    def __init__(self):
+      self.variables = {'w': jnp.ones(3)}
+
+    def get_variables(self, names):
+      return [self.variables for _ in names]
+
+  worker = LearnerWorker(None, 'learner 0', None, None, None)
+  worker._learner = Learner()
+  worker._ready.set()
+  (first,), (second,) = worker.get_variables(['policy']), worker.get_variables(['policy'])
+  assert first is second
+  assert type(first['w']).__module__ == 'numpy'
+  worker._learner.variables = {'w': jnp.zeros(3)}
+  (third,) = worker.get_variables(['policy'])
+  assert third['w'].sum() == 0.0
