@@ -90,11 +90,14 @@ class BlocksBuilder(
     return replay.projected_bytes(environment_spec, min(num_steps, self._config.max_replay_size))
 
   def make_dataset_iterator(self, replay_client: reverb.Client) -> Iterator[reverb.ReplaySample]:
-    """Makes the iterator over batches for one learner step each."""
+    """Makes the iterator over batches for one learner step each.
+
+    Of several processes that learn as one each reads an equal part.
+    """
     return replay.make_dataset_iterator(
       replay_client,
       self._config.replay_table_name,
-      batch_size=self._items_per_step,
+      batch_size=self._items_per_step // jax.process_count(),
       prefetch_size=self._config.prefetch_size,
     )
 
@@ -151,14 +154,13 @@ class BlocksBuilder(
     """Makes the learner; each of its steps takes one element of the dataset.
 
     Raises:
-      ValueError: the process has fewer devices than the learner is to use, or the batch size doesn't divide
-        by their number.
+      ValueError: there are fewer devices than the learner is to use, they don't divide by its processes, or
+        the batch size doesn't divide by their number.
     """
     del environment_spec, replay_client
     reward_scale, num_devices = self._config.reward_scale, self._config.num_learner_devices
-    devices = None if num_devices == 1 else data_parallel.local_devices(num_devices)
-    if devices is not None:
-      check_divisible(self._config, len(devices))
+    devices = data_parallel.learner_devices(num_devices)
+    check_divisible(self._config, len(devices))
 
     def to_batch(transition: types.Transition) -> Transition:
       return Transition(
@@ -176,7 +178,7 @@ class BlocksBuilder(
       to_batch=to_batch,
       counter=counter,
       logger=logger_fn('learner'),
-      devices=devices,
+      devices=None if num_devices == 1 else devices,
     )
 
 

@@ -35,7 +35,7 @@ class ReplayConfig:
     batch_size: transitions per update, over all devices.
     num_sgd_steps_per_step: updates per learner step, made in one compiled loop from one larger read.
     num_learner_devices: devices of the learner over which each batch is split, a divisor of `batch_size`;
-      None takes all that its process has.
+      None takes all that its processes have.
     discount: gamma, per environment step, in [0, 1].
     n_step: steps per transition, at least 1.
     reward_scale: factor on rewards, positive.

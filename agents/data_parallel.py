@@ -7,6 +7,7 @@ from typing import Any
 
 import jax
 import numpy as np
+from jax.experimental import multihost_utils
 
 from sac_blocks import TrainingState
 
@@ -14,32 +15,55 @@ AXIS = 'devices'
 """The `axis_name` over which an algorithm has to average here."""
 
 
-def local_devices(num_devices: int | None) -> list[jax.Device]:
-  """Returns the first devices of this process.
+def join_processes(coordinator_address: str, num_processes: int, process_id: int) -> None:
+  """Makes this process one of several that learn as one, whose devices it sees from then on.
+
+  It has to come before JAX is used, and waits for the others. CPUs talk to each other through gloo.
 
   Args:
-    num_devices: how many; None for all.
+    coordinator_address: host and port at which the first process listens.
+    num_processes: how many there are.
+    process_id: number of this one, from 0.
+  """
+  jax.config.update('jax_cpu_collectives_implementation', 'gloo')
+  jax.distributed.initialize(coordinator_address, num_processes, process_id)
+
+
+def all_agree(vote: bool) -> bool:
+  """Returns whether all processes that learn as one have voted yes; waits for their votes."""
+  return bool(np.all(multihost_utils.process_allgather(np.asarray(vote))))
+
+
+def learner_devices(num_devices: int | None) -> list[jax.Device]:
+  """Returns the devices of a learner, the same number from each of its processes.
+
+  Args:
+    num_devices: how many, over all processes; None for all that there are.
 
   Returns:
-    The devices.
+    The devices, in the same order in every process.
 
   Raises:
-    ValueError: there are fewer.
+    ValueError: there are fewer, or they don't divide by the processes.
   """
-  devices = jax.local_devices()
-  if num_devices is not None and num_devices > len(devices):
+  processes = jax.process_count()
+  groups = [[d for d in jax.devices() if d.process_index == process] for process in range(processes)]
+  available = processes * min(len(group) for group in groups)
+  num_devices = available if num_devices is None else num_devices
+  if num_devices > available or num_devices % processes:
     raise ValueError(
-      f'num_learner_devices must be at most {len(devices)}, the number of {devices[0].platform} devices '
-      f'here, got {num_devices}: lower it, or give None for all that there are.'
+      f'num_learner_devices must be a multiple of {processes}, the number of learner processes, and at most '
+      f'{available}, the number of their {groups[0][0].platform} devices, got {num_devices}: change it, or '
+      'give None for all that there are.'
     )
-  return devices[:num_devices]
+  return [device for group in groups for device in group[: num_devices // processes]]
 
 
 class DataParallel:
   """Places states and samples on devices, and maps updates over them.
 
-  The devices may be those of several processes, on as many hosts, that have called
-  `jax.distributed.initialize`. Each process then places the same state, deals out a sample of its own, and
+  The devices may be those of several processes, on as many hosts, that have called `join_processes`. Each
+  process then places the same state, deals out a sample of its own, and
   makes as many calls as the others, which wait for it.
 
   Args:
@@ -53,7 +77,15 @@ class DataParallel:
 
   def replicate(self, state: TrainingState) -> TrainingState:
     """Returns a state with a copy on every device."""
-    return jax.device_put(state, self._replicated)
+    if self._replicated.is_fully_addressable:
+      return jax.device_put(state, self._replicated)
+
+    # Without a word to the other processes, which may not be waiting for one.
+    def leaf(x: Any) -> jax.Array:
+      copies = [jax.device_put(x, device) for device in self._mesh.local_devices]
+      return jax.make_array_from_single_device_arrays(x.shape, self._replicated, copies)
+
+    return jax.tree.map(leaf, state)
 
   def deal(self, sample: Any) -> Any:
     """Deals the rows of a sample out to the devices one by one, like cards.
@@ -134,6 +166,8 @@ def _shard_map(function: Callable[..., Any], mesh: jax.sharding.Mesh, in_specs: 
 def _check_equal(state: TrainingState) -> None:
   for path, leaf in jax.tree_util.tree_flatten_with_path(state.params)[0]:
     first, *others = (np.asarray(shard.data) for shard in leaf.addressable_shards)
+    if jax.process_count() > 1:
+      others += list(multihost_utils.process_allgather(first))
     if not all(np.array_equal(first, other, equal_nan=True) for other in others):
       raise ValueError(
         f'After one update each device has its own params{jax.tree_util.keystr(path)}: make the algorithm '

@@ -57,6 +57,7 @@ def _new_run(parsed: flags.FlagValues) -> tuple[Settings, Path]:
     networks=networks,
     runner=parsed.runner,
     num_actors=parsed.num_actors,
+    num_learner_nodes=parsed.num_learner_nodes,
     launch=parsed.launch,
     replay_checkpoint_minutes=parsed.replay_checkpoint_minutes,
   )
@@ -97,6 +98,7 @@ def _resumed_run(parsed: flags.FlagValues) -> tuple[Settings, Path]:
     'checkpoint_minutes',
     'runner',
     'num_actors',
+    'num_learner_nodes',
     'launch',
     'replay_checkpoint_minutes',
   )
@@ -107,7 +109,7 @@ def _resumed_run(parsed: flags.FlagValues) -> tuple[Settings, Path]:
 
 
 def _check_runner(settings: Settings, parsed: flags.FlagValues) -> None:
-  for name in ('num_actors', 'launch', 'replay_checkpoint_minutes'):
+  for name in ('num_actors', 'num_learner_nodes', 'launch', 'replay_checkpoint_minutes'):
     if settings.runner == 'local' and parsed[name].present:
       raise UsageError(f'--{name} is for runs of many nodes: add --runner=distributed, or leave it out')
 

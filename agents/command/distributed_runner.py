@@ -43,8 +43,8 @@ class DistributedRunner:
     environment: what the settings name, for its spec.
 
   Raises:
-    ValueError: the agent doesn't fit the environment, its replay limits could never be met, or the
-      installed Acme makes programs of its own.
+    ValueError: the agent doesn't fit the environment, its replay limits could never be met, its learners
+      cannot work together, or the installed Acme makes programs of its own.
   """
 
   def __init__(self, settings: Settings, agent: Agent, environment: dm_env.Environment):
@@ -53,6 +53,17 @@ class DistributedRunner:
         '--runner=distributed works with dm-acme 0.4.0; with the head of Acme, launch '
         'acme.jax.experiments.make_distributed_experiment from a script of your own'
       )
+    if settings.num_learner_nodes > 1:
+      if settings.launch != 'local_mp':
+        raise ValueError(
+          f'--num_learner_nodes={settings.num_learner_nodes} needs --launch=local_mp, since each learner '
+          f'needs a JAX of its own, got --launch={settings.launch}'
+        )
+      if settings.config['num_learner_devices'] == 1:
+        raise ValueError(
+          f'{settings.num_learner_nodes} learners cannot share num_learner_devices=1: add '
+          f'--config_overrides=num_learner_devices={settings.num_learner_nodes}, or a multiple of it'
+        )
     self._settings = settings
     self._builder = agent.make_builder(agent.config(**settings.config))
     self._network_factory = functools.partial(agent.make_networks, **settings.networks)
@@ -148,7 +159,12 @@ class DistributedRunner:
       )
 
     experiment = dataclasses.replace(training, evaluator_factories=[make_evaluator])
-    return experiments.make_distributed_experiment(experiment, settings.num_actors, name=settings.agent)
+    return experiments.make_distributed_experiment(
+      experiment,
+      settings.num_actors,
+      num_learner_nodes=settings.num_learner_nodes,
+      name=settings.agent,
+    )
 
 
 def _environment_variables() -> dict[str, dict[str, str]]:

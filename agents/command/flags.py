@@ -97,6 +97,13 @@ def define() -> flags.FlagValues:
     flag_values=defined,
   )
   flags.DEFINE(positive, 'num_actors', 2, 'Actors of a distributed run.', flag_values=defined)
+  flags.DEFINE(
+    positive,
+    'num_learner_nodes',
+    1,
+    'Learners of a distributed run, each with an equal part of num_learner_devices.',
+    flag_values=defined,
+  )
   flags.DEFINE_enum(
     'launch',
     'local_mp',

@@ -81,7 +81,7 @@ def run(
       signal.signal(signal.SIGINT, interrupt)
     finally:
       signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
-    manager.wait()
+    _wait(manager, workers)
   except KeyboardInterrupt:
     if workers:
       os.kill(os.getpid(), signal.SIGTERM)
@@ -156,6 +156,15 @@ def _workers(manager: worker_manager.WorkerManager) -> dict[str, list[Any]]:
 
 def _is_running(worker: Any) -> bool:
   return worker.poll() is None if isinstance(worker, subprocess.Popen) else worker.thread.is_alive()
+
+
+def _wait(manager: worker_manager.WorkerManager, workers: Mapping[str, Sequence[Any]]) -> None:
+  """Waits until the program is told to stop; stops it, and raises the reason, if a node ends before."""
+  while not manager.stop_event().is_set():
+    if not all(_is_running(worker) for group in workers.values() for worker in group):
+      manager.wait(return_on_first_completed=True)
+      return
+    time.sleep(_POLL_SECONDS)
 
 
 def _failures(workers: Mapping[str, Sequence[Any]]) -> dict[str, str]:

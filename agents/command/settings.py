@@ -29,6 +29,7 @@ class Settings:
     networks: options of its networks, by name.
     runner: what runs it, `local` or `distributed`.
     num_actors: actors of a distributed run.
+    num_learner_nodes: learners of a distributed run.
     launch: what the nodes of a distributed run are, processes (`local_mp`) or threads (`local_mt`).
     replay_checkpoint_minutes: minutes between checkpoints of the replay of a distributed run; None for none.
   """
@@ -44,6 +45,7 @@ class Settings:
   networks: Mapping[str, Any]
   runner: str = 'local'
   num_actors: int = 2
+  num_learner_nodes: int = 1
   launch: str = 'local_mp'
   replay_checkpoint_minutes: float | None = None
 

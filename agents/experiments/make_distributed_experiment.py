@@ -56,8 +56,9 @@ def make_distributed_experiment(
     experiment: what to run.
     num_actors: actors to run, in all.
     inference_server_config: has to be None with this Acme, as the module that serves inference is missing.
-    num_learner_nodes: learners to run. Those beyond the first begin with its state, and have to keep equal to
-      it by themselves; the actors fetch from all of them.
+    num_learner_nodes: learners to run, as processes that find each other by `jax.distributed` and make the
+      same number of steps. Those beyond the first begin with its state, and keep equal to it if they average
+      over the devices of all, as ours do unless `num_learner_devices` is 1. The actors fetch from all.
     num_actors_per_node: actors in one node, as threads.
     num_inference_servers: of no use without `inference_server_config`.
     multiprocessing_colocate_actors: has to be False, as the installed Launchpad cannot do it.
@@ -116,7 +117,6 @@ def make_distributed_experiment(
 
   evaluators = experiment.get_evaluator_factories()
   learner_key, actor_key, evaluator_key = _keys(jax.random.PRNGKey(experiment.seed), 3)
-  learner_keys = _keys(learner_key, num_learner_nodes)
   actor_keys = _keys(actor_key, num_actors)
   evaluator_keys = _keys(evaluator_key, max(1, len(evaluators)))
 
@@ -146,10 +146,25 @@ def make_distributed_experiment(
   )
   replay = replay_node.create_handle()
 
-  make_learner_node = functools.partial(lp.CourierNode, learner_lib.LearnerWorker, experiment)
-  learner_node = make_learner_node(
-    'learner 0', learner_keys[0], replay, counter, directory, launcher=launcher
-  )
+  coordinator = lp.Address('jax')
+
+  def make_learner_node(index: int, directory: str | None, primary: Any) -> lp.CourierNode:
+    return lp.CourierNode(
+      learner_lib.LearnerWorker,
+      experiment,
+      f'learner {index}',
+      learner_key,
+      replay,
+      counter,
+      directory,
+      primary,
+      learner_lib.Peers(coordinator, num_learner_nodes, index) if num_learner_nodes > 1 else None,
+      launcher=launcher,
+    )
+
+  learner_node = make_learner_node(0, directory, None)
+  if num_learner_nodes > 1:
+    learner_node.allocate_address(coordinator)
   learners = [learner_node.create_handle()]
   if multithreading_colocate_learner_and_reverb:
     program.add_node(lp.MultiThreadingColocation([learner_node, replay_node]), label='learner')
@@ -158,10 +173,7 @@ def make_distributed_experiment(
     with program.group('learner'):
       program.add_node(learner_node)
       for i in range(1, num_learner_nodes):
-        node = make_learner_node(
-          f'learner {i}', learner_keys[i], replay, counter, primary=learners[0], launcher=launcher
-        )
-        learners.append(program.add_node(node))
+        learners.append(program.add_node(make_learner_node(i, None, learners[0])))
 
   sources = itertools.cycle(learners)
   actor_nodes = [

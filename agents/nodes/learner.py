@@ -6,14 +6,15 @@ import contextlib
 import threading
 import time
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import launchpad as lp
 import reverb
 from absl import logging
+from launchpad import context
 
-from agents import acme_compat
+from agents import acme_compat, data_parallel
 from agents.checkpointing import Checkpointer
 from agents.experiments import rate_limits
 from agents.learner import BlocksLearner
@@ -23,12 +24,27 @@ from agents.nodes.counter import Stage, wait_for_stage
 from agents.prefetch import PrefetchingIterator
 
 from acme import specs  # isort: skip
+from acme.utils import loggers  # isort: skip
 
 _POLL_SECONDS = 0.1
 _STAGE_SECONDS = 0.5
 # In which the counts that belong to the last checkpoint still arrive when the program stops.
 _GRACE_SECONDS = 5.0
 _CLOSING_SECONDS = 2.0
+
+
+class Peers(NamedTuple):
+  """The learners of a program, which learn as one.
+
+  Attributes:
+    coordinator: where they find each other.
+    number: how many there are.
+    index: number of this one, from 0.
+  """
+
+  coordinator: lp.Address
+  number: int
+  index: int
 
 
 class LearnerWorker:
@@ -45,6 +61,7 @@ class LearnerWorker:
     counter: client of the counter.
     directory: of the checkpoints; None for none.
     primary: client of the learner whose state to begin with, for one that only shares its work.
+    peers: where there are several learners; they make the same number of steps.
     launcher: see `supervision.watch_launcher`.
   """
 
@@ -57,6 +74,7 @@ class LearnerWorker:
     counter: Any,
     directory: str | None = None,
     primary: Any = None,
+    peers: Peers | None = None,
     launcher: int | None = None,
   ):
     self._experiment = experiment
@@ -66,6 +84,7 @@ class LearnerWorker:
     self._counter = counter
     self._directory = directory
     self._primary = primary
+    self._peers = peers
     self._launcher = launcher
     self._stop = threading.Event()
     self._dataset: Any = None
@@ -73,6 +92,7 @@ class LearnerWorker:
     self._ready = threading.Event()
     self._ended = threading.Event()
     self._on_host: dict[str, tuple[Any, Any]] = {}
+    self._next_look = 0.0
 
   def get_variables(self, names: Sequence[str]) -> list[Any]:
     """Returns the learner's variables as NumPy arrays, once there is a learner."""
@@ -84,8 +104,18 @@ class LearnerWorker:
     return self._wait_for_learner().save()
 
   def run(self) -> None:
-    """Learns."""
+    """Learns.
+
+    Raises:
+      ValueError: there are several learners, but as threads.
+    """
     self._stop = lp.stop_event()
+    launch_type = context.get_context().launch_type
+    if self._peers is not None and launch_type is context.LaunchType.LOCAL_MULTI_THREADING:
+      raise ValueError(
+        f'{self._peers.number} learners cannot be threads of one process, since each needs a JAX of its own: '
+        'launch processes, or give one learner several devices.'
+      )
     try:
       supervision.run(self._work, interrupt=self._close_dataset, launcher=self._launcher)
     finally:
@@ -113,6 +143,8 @@ class LearnerWorker:
 
   def _work(self) -> None:
     experiment, stop = self._experiment, supervision.stop_event()
+    if self._peers is not None:
+      data_parallel.join_processes(self._peers.coordinator.resolve(), self._peers.number, self._peers.index)
     counter = supervision.Remote(self._counter, stop, grace=_GRACE_SECONDS)
     environment_spec = experiment.environment_spec or _environment_spec(experiment)
     networks = experiment.network_factory(environment_spec)
@@ -126,7 +158,7 @@ class LearnerWorker:
       random_key=jax.numpy.asarray(self._random_key),
       networks=networks,
       dataset=batches,
-      logger_fn=experiment.logger_factory,
+      logger_fn=experiment.logger_factory if self._primary is None else _no_logger,
       environment_spec=environment_spec,
       replay_client=self._replay,
       counter=learner_counter,
@@ -171,16 +203,13 @@ class LearnerWorker:
     checkpointer: Checkpointer | None,
     stop: threading.Event,
   ) -> None:
-    next_look = 0.0
-    while not stop.is_set():
-      if time.monotonic() >= next_look:
-        if counter.stage() >= Stage.SETTLE:
-          return
-        next_look = time.monotonic() + _STAGE_SECONDS
-      if checkpointer is not None:
-        checkpointer.save()
-      if not batches.wait(_POLL_SECONDS):
-        continue
+    while True:
+      ready = self._wait_for_batch(batches, counter, checkpointer, stop)
+      # Who stops has to tell the others, or they would wait for its part of the next update.
+      if self._peers is not None:
+        ready = data_parallel.all_agree(ready)
+      if not ready:
+        return
       try:
         learner.step()
       except StopIteration:
@@ -194,12 +223,37 @@ class LearnerWorker:
           raise
         logging.exception('Replay is gone.')
 
+  def _wait_for_batch(
+    self,
+    batches: PrefetchingIterator[Any],
+    counter: Any,
+    checkpointer: Checkpointer | None,
+    stop: threading.Event,
+  ) -> bool:
+    """Returns True once there is a batch, and False if learning is over."""
+    while not stop.is_set():
+      if time.monotonic() >= self._next_look:
+        if counter.stage() >= Stage.SETTLE:
+          return False
+        self._next_look = time.monotonic() + _STAGE_SECONDS
+      if checkpointer is not None:
+        checkpointer.save()
+      if batches.wait(_POLL_SECONDS):
+        return True
+    return False
+
   def _stop_reading(self, batches: PrefetchingIterator[Any]) -> None:
     # An iterator that cannot be closed from outside may be waiting for samples in Reverb.
     if not hasattr(self._dataset, 'close'):
       rate_limits.satisfy_remote_samplers(self._replay, _CLOSING_SECONDS)
     self._close_dataset()
     batches.close(_CLOSING_SECONDS)
+
+
+def _no_logger(*arguments: Any, **keywords: Any) -> loggers.Logger:
+  # What the first one reports holds for all.
+  del arguments, keywords
+  return loggers.NoOpLogger()
 
 
 class _Counts:

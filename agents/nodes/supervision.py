@@ -66,7 +66,7 @@ def run(
 
   threading.Thread(target=target, name='node', daemon=True).start()
   while not ended.wait(_POLL_SECONDS) and not stop.is_set():
-    pass
+    _take_signals_back()
   if not ended.is_set():
     if interrupt is not None:
       try:
@@ -79,6 +79,12 @@ def run(
     if not stop.wait(_BLAME_SECONDS):
       raise failures[0]
     logging.warning('While the program was stopping: %s', failures[0], exc_info=failures[0])
+
+
+def _take_signals_back() -> None:
+  # `jax.distributed` puts a handler of its own below Python's, and SIGTERM would no longer get through.
+  if threading.current_thread() is threading.main_thread():
+    signal.signal(signal.SIGTERM, signal.getsignal(signal.SIGTERM))
 
 
 def stop_event() -> threading.Event:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -97,13 +97,35 @@ def test_a_sample_that_leaves_a_remainder_is_refused(size: int):
     data_parallel.DataParallel(jax.devices()[:2]).deal(make_batch(size))
 
 
-def test_devices_are_counted():
-  devices = jax.local_devices()
-  assert data_parallel.local_devices(1) == devices[:1]
-  assert data_parallel.local_devices(None) == devices
-  too_many = len(devices) + 1
-  with pytest.raises(ValueError, match=f'must be at most {len(devices)}, .* got {too_many}'):
-    data_parallel.local_devices(too_many)
+class _Device(NamedTuple):
+  process_index: int
+  id: int
+  platform: str = 'cpu'
+
+
+@pytest.mark.parametrize(
+  ('devices_of', 'num_devices', 'expected'),
+  [
+    ([3], 1, [(0, 0)]),
+    ([3], None, [(0, 0), (0, 1), (0, 2)]),
+    ([3], 4, 'a multiple of 1, the number of learner processes, and at most 3, .* cpu devices, got 4'),
+    ([2, 2], 2, [(0, 0), (1, 0)]),
+    ([2, 2], None, [(0, 0), (0, 1), (1, 0), (1, 1)]),
+    ([2, 1], None, [(0, 0), (1, 0)]),
+    ([2, 2], 1, 'a multiple of 2, the number of learner processes, and at most 4, .* got 1: change it'),
+    ([2, 1], 4, 'at most 2, .* got 4'),
+  ],
+)
+def test_each_process_gives_as_many_devices(monkeypatch, devices_of, num_devices, expected):
+  devices = [_Device(p, i) for p, number in enumerate(devices_of) for i in range(number)]
+  monkeypatch.setattr(jax, 'devices', lambda: devices)
+  monkeypatch.setattr(jax, 'process_count', lambda: len(devices_of))
+  if isinstance(expected, str):
+    with pytest.raises(ValueError, match=expected):
+      data_parallel.learner_devices(num_devices)
+  else:
+    chosen = data_parallel.learner_devices(num_devices)
+    assert [(device.process_index, device.id) for device in chosen] == expected
 
 
 @pytest.mark.parametrize(

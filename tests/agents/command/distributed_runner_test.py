@@ -9,9 +9,24 @@ import pytest
 
 pytest.importorskip('acme')
 
+from agents import run
 from agents.command import metrics
 from tests.agents.command import program
 from tests.agents.command.program import TINY, Program
+
+
+@pytest.mark.parametrize(
+  ('arguments', 'message'),
+  [
+    (['--launch=local_mt'], '--num_learner_nodes=2 needs --launch=local_mp'),
+    ([], 'add --config_overrides=num_learner_devices=2, or a multiple of it.'),
+  ],
+)
+def test_learners_that_cannot_work_together_are_refused(tmp_path, capsys, arguments, message):
+  flags = ['--runner=distributed', '--num_learner_nodes=2', f'--logdir={tmp_path / "run"}', *arguments]
+  assert run.main(['sac-train', *flags]) == run.USAGE_EXIT_CODE
+  assert message in capsys.readouterr().err
+  assert not (tmp_path / 'run').exists()
 
 
 @pytest.mark.slow

@@ -46,8 +46,8 @@ def kill(directory: Path, node: str, moment: str) -> Outcome:
   Args:
     directory: of the run.
     node: one of `NODES`.
-    moment: `start` is before replay has the items to learn from, `training` after the second evaluation, and
-      `end` within the last one, when the actors are through.
+    moment: `start` is when its processes exist, `training` when an update has been saved, and `end` within
+      the last evaluation, when the actors are through.
   """
   if moment == 'end':
     started = Program(*_FLAGS, '--steps=800', '--num_eval_episodes=200', f'--logdir={directory}')
@@ -59,6 +59,9 @@ def kill(directory: Path, node: str, moment: str) -> Outcome:
     started = Program(*_FLAGS, '--steps=100000', f'--logdir={directory}')
     if moment == 'training':
       started.wait_for_evaluation(400)
+      while not (run.has_checkpoint(directory) and program.counts(directory).get('learner_steps')):
+        assert started.process.poll() is None
+        time.sleep(0.1)
     else:
       started.wait_for_nodes()
   killed_at = time.monotonic()
@@ -67,7 +70,9 @@ def kill(directory: Path, node: str, moment: str) -> Outcome:
   seconds = time.monotonic() - killed_at
   if moment == 'end':
     assert _last_step(directory, 'evaluation') < 800, 'it was killed too late'
-  saved_steps = int(program.counts(directory)['actor_steps']) if run.has_checkpoint(directory) else None
+  saved_steps = None
+  if run.has_checkpoint(directory):
+    saved_steps = int(program.counts(directory).get('actor_steps', 0))
   return Outcome(code, errors, seconds, _last_step(directory, 'train'), saved_steps)
 
 

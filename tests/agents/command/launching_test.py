@@ -98,6 +98,13 @@ def test_processes_end_together_whatever_ends_them(tmp_path, action, expected):
 
 
 @pytest.mark.slow
+def test_a_process_that_does_not_end_is_killed_and_named(tmp_path):
+  action = 'signal.signal(signal.SIGTERM, signal.SIG_IGN); lp.stop(); time.sleep(300)'
+  lines = _launch(tmp_path, action, 'local_mp')
+  assert lines[0] == 'RunError the node failing/0 did not end within 20 seconds of being told to'
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize(
   ('action', 'expected'),
   [

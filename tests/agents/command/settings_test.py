@@ -47,7 +47,7 @@ def test_settings_of_a_run_before_there_was_an_option_have_its_default(tmp_path)
   _SETTINGS.save(tmp_path)
   path = tmp_path / 'config.json'
   values = json.loads(path.read_text())
-  for name in ('runner', 'num_actors', 'launch', 'replay_checkpoint_minutes'):
+  for name in ('runner', 'num_actors', 'num_learner_nodes', 'launch', 'replay_checkpoint_minutes'):
     del values[name]
   path.write_text(json.dumps(values))
   assert Settings.load(tmp_path) == _SETTINGS

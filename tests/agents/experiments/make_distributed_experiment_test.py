@@ -139,3 +139,65 @@ def test_a_program_of_threads_ends_by_itself_and_is_resumed_where_it_was(tmp_pat
   assert second['logged'] == counts_after['actor_steps'] - counts['actor_steps']
   assert second['learned'][0] == counts_after['learner_steps'] > learned
   assert [path.name for path in (tmp_path / 'checkpoints').iterdir()] == ['checkpoint-00000002.pickle']
+
+
+_LEARNERS = """
+  import pathlib, pickle, sys
+  import gymnasium
+  import jax
+  from agents import environments, experiments, sac
+  from agents.command import launching
+
+  directory = pathlib.Path(sys.argv[1])
+
+  class Builder(sac.SACBuilder):
+    def make_learner(self, *args, **kwargs):
+      learner = super().make_learner(*args, **kwargs)
+      step, steps = learner.step, []
+
+      def recorded():
+        step()
+        steps.append(1)
+        (directory / f'steps{jax.process_index()}').write_text(str(len(steps)))
+        if len(steps) % 20 == 0:
+          params = learner.save().training_state.params
+          (directory / f'params{len(steps)}_{jax.process_index()}').write_bytes(pickle.dumps(params))
+
+      learner.step = recorded
+      return learner
+
+  if __name__ == '__main__':
+    config = sac.SACConfig(min_replay_size=50, batch_size=16, samples_per_insert=16, num_learner_devices=2)
+    experiment = experiments.ExperimentConfig(
+      builder=Builder(config),
+      network_factory=lambda spec: sac.make_networks(spec, hidden_sizes=(16, 16)),
+      environment_factory=lambda seed: environments.make('gymnasium:Pendulum-v1', seed=int(seed)),
+      max_num_actor_steps=400,
+      seed=0,
+      checkpointing=experiments.CheckpointingConfig(directory=str(directory), add_uid=False),
+    )
+    program = experiments.make_distributed_experiment(experiment, 1, num_learner_nodes=2)
+    launching.run(program, 'local_mp', directory / 'nodes', {})
+"""
+
+
+@pytest.mark.slow
+def test_learners_in_processes_of_their_own_learn_as_one(tmp_path):
+  result = subprocess.run(
+    [sys.executable, '-c', textwrap.dedent(_LEARNERS), str(tmp_path)],
+    capture_output=True,
+    text=True,
+    timeout=600,
+    check=False,
+    env={**os.environ, 'XLA_FLAGS': '--xla_force_host_platform_device_count=1'},
+  )
+  assert result.returncode == 0, result.stderr
+  steps = [int((tmp_path / f'steps{i}').read_text()) for i in range(2)]
+  counts = checkpointing.read_newest(tmp_path / 'checkpoints')['counter']['counts']
+  # Both make the same number of steps, which are counted once.
+  assert steps[0] == steps[1] == counts['learner_steps'] > 100
+  paths = sorted(path.name for path in tmp_path.glob('params*'))
+  assert len(paths) == 2 * (steps[0] // 20)
+  for number in range(20, steps[0] + 1, 20):
+    first, second = ((tmp_path / f'params{number}_{i}').read_bytes() for i in range(2))
+    assert first == second
