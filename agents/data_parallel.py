@@ -51,10 +51,12 @@ def learner_devices(num_devices: int | None) -> list[jax.Device]:
   available = processes * min(len(group) for group in groups)
   num_devices = available if num_devices is None else num_devices
   if num_devices > available or num_devices % processes:
+    expected = f'at most {available}, the number of {groups[0][0].platform} devices'
+    if processes > 1:
+      expected += f', and a multiple of {processes}, the number of learner processes'
     raise ValueError(
-      f'num_learner_devices must be a multiple of {processes}, the number of learner processes, and at most '
-      f'{available}, the number of their {groups[0][0].platform} devices, got {num_devices}: change it, or '
-      'give None for all that there are.'
+      f'num_learner_devices must be {expected}, got {num_devices}: change it, or give None for all that there '
+      'are.'
     )
   return [device for group in groups for device in group[: num_devices // processes]]
 

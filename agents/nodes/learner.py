@@ -39,12 +39,12 @@ class Peers(NamedTuple):
   Attributes:
     coordinator: where they find each other.
     number: how many there are.
-    index: number of this one, from 0.
+    rank: number of this one, from 0.
   """
 
   coordinator: lp.Address
   number: int
-  index: int
+  rank: int
 
 
 class LearnerWorker:
@@ -144,7 +144,7 @@ class LearnerWorker:
   def _work(self) -> None:
     experiment, stop = self._experiment, supervision.stop_event()
     if self._peers is not None:
-      data_parallel.join_processes(self._peers.coordinator.resolve(), self._peers.number, self._peers.index)
+      data_parallel.join_processes(self._peers.coordinator.resolve(), self._peers.number, self._peers.rank)
     counter = supervision.Remote(self._counter, stop, grace=_GRACE_SECONDS)
     environment_spec = experiment.environment_spec or _environment_spec(experiment)
     networks = experiment.network_factory(environment_spec)

@@ -108,11 +108,11 @@ class _Device(NamedTuple):
   [
     ([3], 1, [(0, 0)]),
     ([3], None, [(0, 0), (0, 1), (0, 2)]),
-    ([3], 4, 'a multiple of 1, the number of learner processes, and at most 3, .* cpu devices, got 4'),
+    ([3], 4, 'must be at most 3, the number of cpu devices, got 4: change it'),
     ([2, 2], 2, [(0, 0), (1, 0)]),
     ([2, 2], None, [(0, 0), (0, 1), (1, 0), (1, 1)]),
     ([2, 1], None, [(0, 0), (1, 0)]),
-    ([2, 2], 1, 'a multiple of 2, the number of learner processes, and at most 4, .* got 1: change it'),
+    ([2, 2], 1, 'must be at most 4, .* and a multiple of 2, the number of learner processes, got 1: change'),
     ([2, 1], 4, 'at most 2, .* got 4'),
   ],
 )
@@ -180,3 +180,17 @@ def test_the_builder_spreads_its_learner_over_the_devices_of_the_configuration()
     make_learner(num_learner_devices=None, batch_size=n + 1)
   with pytest.raises(ValueError, match=f'num_learner_devices must be at most {n}'):
     make_learner(num_learner_devices=n + 1, batch_size=n + 1)
+
+
+def test_each_process_reads_its_part_of_a_batch(monkeypatch):
+  pytest.importorskip('acme')
+  from agents import replay
+  from agents.sac import SACBuilder, SACConfig
+
+  read = {}
+  monkeypatch.setattr(replay, 'make_dataset_iterator', lambda client, table, **options: read.update(options))
+  builder = SACBuilder(SACConfig(batch_size=12, num_sgd_steps_per_step=3, num_learner_devices=None))
+  for processes, expected in ((1, 36), (2, 18)):
+    monkeypatch.setattr(jax, 'process_count', lambda processes=processes: processes)
+    builder.make_dataset_iterator(None)
+    assert read['batch_size'] == expected
