@@ -55,8 +55,8 @@ def learner_devices(num_devices: int | None) -> list[jax.Device]:
     if processes > 1:
       expected += f', and a multiple of {processes}, the number of learner processes'
     raise ValueError(
-      f'num_learner_devices must be {expected}, got {num_devices}: change it, or give None for all that there '
-      'are.'
+      f'num_learner_devices must be {expected}, got {num_devices}: change it, or give None for all '
+      'that there are.'
     )
   return [device for group in groups for device in group[: num_devices // processes]]
 

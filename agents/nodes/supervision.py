@@ -83,8 +83,9 @@ def run(
 
 def _take_signals_back() -> None:
   # `jax.distributed` puts a handler of its own below Python's, and SIGTERM would no longer get through.
-  if threading.current_thread() is threading.main_thread():
-    signal.signal(signal.SIGTERM, signal.getsignal(signal.SIGTERM))
+  handler = signal.getsignal(signal.SIGTERM)
+  if handler is not None and threading.current_thread() is threading.main_thread():
+    signal.signal(signal.SIGTERM, handler)
 
 
 def stop_event() -> threading.Event:
