@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+import dm_env
 import jax
 import jax.numpy as jnp
 
@@ -75,6 +76,18 @@ class _LocalVariables:
       self._newest, self.params = newest, jax.device_put(newest, jax.local_devices(backend='cpu')[0])
 
 
+class _Actor(actors.GenericActor):
+  """An actor whose warm-up goes on over its episodes, at each of which Acme's starts with a new state."""
+
+  _state: Any
+
+  def observe_first(self, timestep: dm_env.TimeStep) -> None:
+    before = self._state
+    super().observe_first(timestep)
+    if isinstance(before, _ActorState):
+      self._state = self._state._replace(random_steps=before.random_steps)
+
+
 def make_actor(
   core_functions: actor_core.ActorCore,
   random_key: jax.Array,
@@ -101,4 +114,4 @@ def make_actor(
     client = variable_utils.VariableClient(
       variable_source, 'policy', update_period=update_period, device='cpu'
     )
-  return actors.GenericActor(core_functions, random_key, client, adder, backend='cpu')
+  return _Actor(core_functions, random_key, client, adder, backend='cpu')

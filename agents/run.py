@@ -175,6 +175,11 @@ def _prepare(settings: Settings) -> tuple[Settings, Any]:
   with usage_errors(ValueError, ImportError):
     environment = environments.make(settings.env, seed=settings.seed)
   agent = AGENTS[settings.agent]()
+  if settings.runner == 'distributed' and settings.launch == 'local_mp':
+    import jax
+
+    # The memory of an accelerator is the learner's, which is another process.
+    jax.config.update('jax_platforms', 'cpu')
   with usage_errors(ValueError, about='--config_overrides: '):
     config = agent.config(**overrides.convert(settings.config, overrides.option_types(agent.config)))
   with usage_errors(ValueError, about='--network_overrides: '):
@@ -207,12 +212,16 @@ def _make_runner(settings: Settings, agent: Any, environment: Any) -> Any:
   return LocalRunner(settings, agent, environment)
 
 
-def _check_steps_left(settings: Settings, directory: Path) -> None:
+def _saved_steps(directory: Path) -> int:
   from agents import checkpointing  # Imports JAX, which checks before this one need not wait for.
 
   with usage_errors(ValueError):
     states = checkpointing.read_newest(directory / 'checkpoints') or {}
-  done = int(states['counter']['counts'].get('actor_steps', 0))
+  return int(states['counter']['counts'].get('actor_steps', 0))
+
+
+def _check_steps_left(settings: Settings, directory: Path) -> None:
+  done = _saved_steps(directory)
   needed = settings.config['min_replay_size']
   if 0 < settings.steps - done < needed and not _has_replay(settings, directory):
     raise UsageError(
@@ -280,7 +289,8 @@ def _run(argv: Sequence[str]) -> int:
     return _train(*_new_run(parsed), resume=False)
   settings, directory = _resumed_run(parsed)
   evaluations = _evaluations(directory)
-  if evaluations and evaluations[-1].step >= settings.steps:
+  # A run that was killed after its last evaluation still has to save.
+  if evaluations and evaluations[-1].step >= settings.steps and _saved_steps(directory) >= settings.steps:
     print(
       f'Nothing is left to train in {directory}, raise --steps to go on. '
       f'Final evaluation: {_describe(evaluations[-1])}.'

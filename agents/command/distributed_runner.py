@@ -68,9 +68,6 @@ class DistributedRunner:
     self._builder = agent.make_builder(agent.config(**settings.config))
     self._network_factory = functools.partial(agent.make_networks, **settings.networks)
     self._spec = specs.make_environment_spec(environment)
-    if settings.launch == 'local_mp':
-      # The memory of an accelerator is the learner's.
-      jax.config.update('jax_platforms', 'cpu')
     policy = self._builder.make_policy(self._network_factory(self._spec), self._spec)
     self._builder.make_replay_tables(self._spec, policy)
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
+import functools
 import os
 import signal
 import subprocess
@@ -23,9 +25,13 @@ from agents.command.usage import RunError
 
 # A node that has not ended by then is killed.
 _ENDING_SECONDS = 20.0
+_STOPPING_SECONDS = 1.0
 _POLL_SECONDS = 0.1
 _LOG_LINES = 20
 _TERMINAL = 'output_to_files'
+# Found here, since little is safe between the fork and the start of a process.
+_LIBC = ctypes.CDLL(None)
+_PR_SET_PDEATHSIG = 1
 
 
 def run(
@@ -58,21 +64,23 @@ def run(
     if launch_type == 'local_mp' and label in environment_variables
   }
   previous = signal.getsignal(signal.SIGINT)
-  interrupted = False
+  interrupted = raises = False
 
   def interrupt(signal_number: int, frame: types.FrameType | None) -> None:
     nonlocal interrupted
     if callable(previous):
       interrupted = True
-      previous(signal_number, frame)
+      # Not while the nodes are started or ended, or some of them would be left alone.
+      if raises:
+        previous(signal_number, frame)
 
   workers: dict[str, list[Any]] = {}
   problems: dict[str, str] = {}
   signal.signal(signal.SIGINT, interrupt)
-  # Ctrl-C on a terminal goes to all processes, but the nodes are to be stopped in order, by this one. What is
-  # blocked here is blocked in the children that are started now.
-  signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
   try:
+    # Ctrl-C on a terminal goes to all processes, but the nodes are to be stopped in order, by this one. What
+    # is blocked here is blocked in the children that are started now.
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
       with _output_to(lambda title: log_file(directory, title, program)):
         manager = lp.launch(program, launch_type, local_resources=resources, terminal=_TERMINAL)
@@ -81,18 +89,24 @@ def run(
       signal.signal(signal.SIGINT, interrupt)
     finally:
       signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
-    _wait(manager, workers)
+    raises = True
+    if interrupted:
+      interrupt(signal.SIGINT, None)
+    problems = _wait(manager, workers)
   except KeyboardInterrupt:
-    if workers:
-      os.kill(os.getpid(), signal.SIGTERM)
+    pass
   except Exception as error:
     if not workers:
       raise
     problems = _failures(workers) or {'': f'a node failed: {type(error).__name__}: {error}'}
   finally:
-    if signal.getsignal(signal.SIGINT) is interrupt:
-      signal.signal(signal.SIGINT, previous)
-  problems |= {title: problem for title, problem in _end(workers).items() if title not in problems}
+    raises = False
+    if workers:
+      late = _end(workers)
+      # What has failed first comes first.
+      for title, problem in {**_failures(workers), **late}.items():
+        problems.setdefault(title, problem)
+    signal.signal(signal.SIGINT, previous)
   if problems:
     files = [log_file(directory, title, program) for title in problems if title]
     raise RunError('\n'.join([*problems.values(), *(tail(path) for path in files if path.exists())]))
@@ -135,6 +149,7 @@ def _output_to(path: Callable[[str], Path]) -> Iterator[None]:
           stdin=subprocess.DEVNULL,
           stdout=stream,
           stderr=subprocess.STDOUT,
+          preexec_fn=functools.partial(_end_with, os.getpid()),
         )
     return manager
 
@@ -149,6 +164,13 @@ def _output_to(path: Callable[[str], Path]) -> Iterator[None]:
     launchers[_TERMINAL] = before
 
 
+def _end_with(launcher: int) -> None:
+  """Lets the kernel end this process when the one that has launched it does, be it by SIGKILL."""
+  _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+  if os.getppid() != launcher:
+    os._exit(1)
+
+
 def _workers(manager: worker_manager.WorkerManager) -> dict[str, list[Any]]:
   # It forgets those that have ended, and has no public list.
   return {title: list(workers) for title, workers in manager._active_workers.items()}
@@ -158,17 +180,21 @@ def _is_running(worker: Any) -> bool:
   return worker.poll() is None if isinstance(worker, subprocess.Popen) else worker.thread.is_alive()
 
 
-def _wait(manager: worker_manager.WorkerManager, workers: Mapping[str, Sequence[Any]]) -> None:
-  """Waits until the program is told to stop; stops it, and raises the reason, if a node ends before."""
+def _wait(manager: worker_manager.WorkerManager, workers: Mapping[str, Sequence[Any]]) -> dict[str, str]:
+  """Waits until the program is told to stop, or a node ends before; raises what a node has failed of."""
   while not manager.stop_event().is_set():
-    if not all(_is_running(worker) for group in workers.values() for worker in group):
+    ended = [title for title, group in workers.items() if not all(map(_is_running, group))]
+    if ended:
       manager.wait(return_on_first_completed=True)
-      return
+      # Who stops the program may have ended before this process got to know.
+      if not manager.stop_event().wait(_STOPPING_SECONDS):
+        return {ended[0]: f'the node {ended[0]} ended before the program was told to stop'}
     time.sleep(_POLL_SECONDS)
+  return {}
 
 
 def _failures(workers: Mapping[str, Sequence[Any]]) -> dict[str, str]:
-  """Says which processes have failed; those that were terminated already had no part in it."""
+  """Says which processes have failed; those that were terminated had no part in it."""
   problems = {}
   for title, group in workers.items():
     for worker in group:
@@ -181,7 +207,13 @@ def _failures(workers: Mapping[str, Sequence[Any]]) -> dict[str, str]:
 
 
 def _end(workers: Mapping[str, Sequence[Any]]) -> dict[str, str]:
-  """Waits until all have ended, and kills those that don't."""
+  """Tells all to end, waits until they have, and kills those that don't."""
+  if not all(isinstance(worker, subprocess.Popen) for group in workers.values() for worker in group):
+    # Launchpad's handler tells the threads.
+    os.kill(os.getpid(), signal.SIGTERM)
+  for worker in (worker for group in workers.values() for worker in group):
+    if isinstance(worker, subprocess.Popen):
+      worker.terminate()
   deadline = time.monotonic() + _ENDING_SECONDS
   while any(_is_running(worker) for group in workers.values() for worker in group):
     if time.monotonic() > deadline:

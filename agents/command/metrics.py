@@ -1,7 +1,7 @@
 """The metrics of a run as one table: `metrics.csv`, a row for each number.
 
 Its columns are `step` (environment steps so far), `wall_time` (seconds of running so far), `label` (`train`,
-`learner` or `evaluation`), `metric` and `value`. Any metric may appear at any time, a row never
+`learner`, `evaluation` or `replay`), `metric` and `value`. Any metric may appear at any time, a row never
 changes, and a run that was killed leaves whole rows behind. With pandas:
 
     df = pd.read_csv('metrics.csv')
@@ -25,7 +25,7 @@ class Row(NamedTuple):
   Attributes:
     step: environment steps taken before it was measured.
     wall_time: seconds that the run had been running for, pauses left out.
-    label: what was measured: `train`, `learner` or `evaluation`.
+    label: what was measured: `train`, `learner`, `evaluation` or `replay`.
     metric: its name.
     value: the number.
   """

@@ -56,7 +56,7 @@ class Report:
     """Makes the logger of a part of the run.
 
     Args:
-      label: `actor`, `evaluator` or `learner`.
+      label: `actor`, `evaluator`, `learner` or `replay`.
       current_step: tells the loggers of learner and replay the environment steps so far; by default the
         progress does.
     """

@@ -7,7 +7,6 @@ import itertools
 import os
 from typing import Any
 
-import jax
 import launchpad as lp
 import numpy as np
 import reverb
@@ -23,7 +22,6 @@ from agents.nodes import evaluator as evaluator_lib
 from agents.nodes import learner as learner_lib
 from agents.nodes import replay as replay_lib
 
-from acme import specs  # isort: skip
 from acme.utils import paths  # isort: skip
 
 
@@ -58,7 +56,7 @@ def make_distributed_experiment(
     inference_server_config: has to be None with this Acme, as the module that serves inference is missing.
     num_learner_nodes: learners to run, as processes that find each other by `jax.distributed` and make the
       same number of steps. Those beyond the first begin with its state, and keep equal to it if they average
-      over the devices of all, as ours do unless `num_learner_devices` is 1. The actors fetch from all.
+      over the devices of all, as ours do. The actors fetch from all.
     num_actors_per_node: actors in one node, as threads.
     num_inference_servers: of no use without `inference_server_config`.
     multiprocessing_colocate_actors: has to be False, as the installed Launchpad cannot do it.
@@ -104,7 +102,6 @@ def make_distributed_experiment(
       'Launchpad does not have: leave it out, and num_actors_per_node=1 makes a process of each actor.'
     )
 
-  launcher = os.getpid()
   directory = replay_directory = minutes = None
   if experiment.checkpointing is not None:
     # Here and not in the nodes, which have to agree on it.
@@ -116,23 +113,22 @@ def make_distributed_experiment(
       replay_directory = os.path.abspath(process_path('replay'))
 
   evaluators = experiment.get_evaluator_factories()
-  learner_key, actor_key, evaluator_key = _keys(jax.random.PRNGKey(experiment.seed), 3)
-  actor_keys = _keys(actor_key, num_actors)
-  evaluator_keys = _keys(evaluator_key, max(1, len(evaluators)))
+  num_evaluators = max(1, len(evaluators))
+  learner_key, *keys = _keys(experiment.seed, 1 + num_actors + num_evaluators)
+  actor_keys, evaluator_keys = keys[:num_actors], keys[num_actors:]
 
   program = program or lp.Program(name=name)
   participants: dict[int, float] = {
     counter_lib.Stage.TRAIN: num_actors if experiment.max_num_actor_steps is not None else float('inf'),
     counter_lib.Stage.SETTLE: num_learner_nodes,
     counter_lib.Stage.EVALUATE: len(evaluators),
-    counter_lib.Stage.SAVE: 1,
+    counter_lib.Stage.SAVE: 1 if replay_directory is None else 2,
   }
   counter = program.add_node(
     lp.CourierNode(
       counter_lib.ProgramCounter,
       {int(stage): n for stage, n in participants.items()},
       directory,
-      launcher=launcher,
     ),
     label='counter',
   )
@@ -142,7 +138,6 @@ def make_distributed_experiment(
     functools.partial(experiment.logger_factory, 'replay', 'actor_steps', 0),
     replay_directory,
     minutes,
-    launcher=launcher,
   )
   replay = replay_node.create_handle()
 
@@ -159,7 +154,6 @@ def make_distributed_experiment(
       directory,
       primary,
       learner_lib.Peers(coordinator, num_learner_nodes, index) if num_learner_nodes > 1 else None,
-      launcher=launcher,
     )
 
   learner_node = make_learner_node(0, directory, None)
@@ -177,9 +171,7 @@ def make_distributed_experiment(
 
   sources = itertools.cycle(learners)
   actor_nodes = [
-    lp.PyClassNode(
-      actor_lib.ActorWorker, experiment, actor_keys[i], replay, next(sources), counter, i, launcher=launcher
-    )
+    lp.PyClassNode(actor_lib.ActorWorker, experiment, actor_keys[i], replay, next(sources), counter, i)
     for i in range(num_actors)
   ]
   with program.group('actor'):
@@ -196,18 +188,13 @@ def make_distributed_experiment(
       evaluator_keys[i],
       learners[0],
       counter,
-      launcher=launcher,
     )
     program.add_node(node, label='evaluator')
   return program
 
 
 def _make_tables(experiment: ExperimentConfig[Any, Any, Any]) -> list[reverb.Table]:
-  environment_spec = experiment.environment_spec
-  if environment_spec is None:
-    environment = experiment.environment_factory(0)
-    environment_spec = specs.make_environment_spec(environment)
-    environment.close()
+  environment_spec = learner_lib.find_environment_spec(experiment)
   networks = experiment.network_factory(environment_spec)
   policy = make_policy(experiment, networks, environment_spec, evaluation=False)
   tables = experiment.builder.make_replay_tables(environment_spec, policy)
@@ -216,6 +203,7 @@ def _make_tables(experiment: ExperimentConfig[Any, Any, Any]) -> list[reverb.Tab
   return tables
 
 
-def _keys(key: Any, num_keys: int) -> np.ndarray:
-  # As NumPy arrays, which every node can read whatever its devices are.
-  return np.asarray(jax.random.split(jax.numpy.asarray(key), num_keys))
+def _keys(seed: int, number: int) -> list[np.ndarray]:
+  """Returns random keys without JAX, which would take the accelerator's memory from the learner."""
+  state = np.random.SeedSequence(seed % 2**64).generate_state(2 * number)
+  return list(state.reshape(number, 2))

@@ -30,7 +30,6 @@ class ActorWorker:
     learner: client of the learner whose params to follow.
     counter: client of the counter.
     actor_id: number of this actor.
-    launcher: see `supervision.watch_launcher`.
   """
 
   def __init__(
@@ -41,7 +40,6 @@ class ActorWorker:
     learner: Any,
     counter: Any,
     actor_id: int,
-    launcher: int | None = None,
   ):
     self._experiment = experiment
     self._random_key = random_key
@@ -49,12 +47,11 @@ class ActorWorker:
     self._learner = learner
     self._counter = counter
     self._actor_id = actor_id
-    self._launcher = launcher
     self._adder: Any = None
 
   def run(self) -> None:
     """Acts."""
-    supervision.run(self._work, interrupt=self._close_adder, launcher=self._launcher)
+    supervision.run(self._work, interrupt=self._close_adder)
 
   def _close_adder(self) -> None:
     # Wakes an actor that waits for room in replay.

@@ -16,7 +16,8 @@ from agents import checkpointing
 from agents.nodes import supervision
 
 _POLL_SECONDS = 0.1
-# In which the learner may still ask for the counts that go into its last checkpoint.
+# In which the learner may still ask for the counts that go into its last checkpoint, and all may say that
+# they have saved.
 _GRACE_SECONDS = 8.0
 
 
@@ -27,7 +28,7 @@ class Stage(enum.IntEnum):
     TRAIN: the actors act until the budget is spent, and finish their episodes.
     SETTLE: the learners stop.
     EVALUATE: the evaluators judge the params that are final now.
-    SAVE: the learner saves them.
+    SAVE: the learner saves them, and replay itself if it makes checkpoints.
     STOP: everything is done, and the program ends.
   """
 
@@ -46,18 +47,14 @@ class ProgramCounter(counting.Counter):
   Args:
     participants: for each stage, how many report its end; a stage that is missing ends at once.
     directory: of the checkpoints; None for none.
-    launcher: see `supervision.watch_launcher`.
   """
 
-  def __init__(
-    self, participants: Mapping[int, float], directory: str | None = None, launcher: int | None = None
-  ):
+  def __init__(self, participants: Mapping[int, float], directory: str | None = None):
     super().__init__()
     self._participants = dict(participants)
     self._reports: dict[int, set[str]] = {stage: set() for stage in Stage}
     self._stage = Stage.TRAIN
     self._saved = threading.Event()
-    self._launcher = launcher
     states = None if directory is None else checkpointing.read_newest(directory)
     if states is not None:
       self.restore(states['counter'])
@@ -91,22 +88,31 @@ class ProgramCounter(counting.Counter):
       name: of the participant, so that whoever reports twice counts once.
     """
     self._reports[Stage(stage)].add(name)
-    if stage == Stage.SAVE:
+    if self._is_over(Stage.SAVE):
       self._saved.set()
 
   def run(self) -> None:
     """Leads the program through its stages and stops it, or waits until it is stopped from outside."""
     stop = lp.stop_event()
-    supervision.watch_launcher(self._launcher)
+    if self._lead(stop):
+      self._stage = Stage.STOP
+      lp.stop()
+      stop.wait()
+    else:
+      self._saved.wait(_GRACE_SECONDS)
+    supervision.ignore_signals()
+
+  def _lead(self, stop: threading.Event) -> bool:
+    """Returns whether the program has come through all stages, and not been stopped before."""
     for stage in list(Stage)[:-1]:
       self._stage = stage
-      while len(self._reports[stage]) < self._participants.get(stage, 0):
+      while not self._is_over(stage):
         if stop.wait(_POLL_SECONDS):
-          self._saved.wait(_GRACE_SECONDS)
-          return
-    self._stage = Stage.STOP
-    lp.stop()
-    stop.wait()
+          return False
+    return True
+
+  def _is_over(self, stage: Stage) -> bool:
+    return len(self._reports[stage]) >= self._participants.get(stage, 0)
 
 
 def wait_for_stage(counter: Any, stage: int, stop: threading.Event) -> None:

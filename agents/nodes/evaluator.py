@@ -64,13 +64,19 @@ class PeriodicEvaluator(acme_compat.EnvironmentLoop):
     self._last_step = last_step
     self._next = 0
 
-  def is_due(self) -> bool:
-    """Returns whether it is time to evaluate."""
-    return self._next <= self._steps() < self._last_step
+  def evaluate_if_due(self) -> bool:
+    """Evaluates if it is time to, and training is not over; returns whether it did."""
+    step = self._steps()
+    if not self._next <= step < self._last_step:
+      return False
+    self._evaluate(step)
+    return True
 
   def evaluate(self) -> None:
-    """Evaluates once."""
-    step = self._steps()
+    """Evaluates once, whatever the time."""
+    self._evaluate(self._steps())
+
+  def _evaluate(self, step: int) -> None:
     self._next = (step // self._every + 1) * self._every
     self._held.episodes = []
     self._followed.update(wait=True)
@@ -120,7 +126,6 @@ class EvaluatorWorker:
     random_key: for the evaluator.
     learner: client of the learner.
     counter: client of the counter.
-    launcher: see `supervision.watch_launcher`.
   """
 
   def __init__(
@@ -131,7 +136,6 @@ class EvaluatorWorker:
     random_key: Any,
     learner: Any,
     counter: Any,
-    launcher: int | None = None,
   ):
     self._experiment = experiment
     self._factory = factory
@@ -139,13 +143,12 @@ class EvaluatorWorker:
     self._random_key = random_key
     self._learner = learner
     self._counter = counter
-    self._launcher = launcher
     self._final = False
     self._next_look = 0.0
 
   def run(self) -> None:
     """Evaluates."""
-    supervision.run(self._work, launcher=self._launcher)
+    supervision.run(self._work)
 
   def _work(self) -> None:
     stop = supervision.stop_event()
@@ -177,9 +180,7 @@ class EvaluatorWorker:
     try:
       while not self._training_is_over(counter):
         if isinstance(loop, PeriodicEvaluator):
-          if loop.is_due():
-            loop.evaluate()
-          else:
+          if not loop.evaluate_if_due():
             supervision.check(stop)
             stop.wait(_POLL_SECONDS)
         else:

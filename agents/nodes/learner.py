@@ -62,7 +62,6 @@ class LearnerWorker:
     directory: of the checkpoints; None for none.
     primary: client of the learner whose state to begin with, for one that only shares its work.
     peers: where there are several learners; they make the same number of steps.
-    launcher: see `supervision.watch_launcher`.
   """
 
   def __init__(
@@ -75,7 +74,6 @@ class LearnerWorker:
     directory: str | None = None,
     primary: Any = None,
     peers: Peers | None = None,
-    launcher: int | None = None,
   ):
     self._experiment = experiment
     self._name = name
@@ -85,7 +83,6 @@ class LearnerWorker:
     self._directory = directory
     self._primary = primary
     self._peers = peers
-    self._launcher = launcher
     self._stop = threading.Event()
     self._dataset: Any = None
     self._learner: Any = None
@@ -93,6 +90,8 @@ class LearnerWorker:
     self._ended = threading.Event()
     self._on_host: dict[str, tuple[Any, Any]] = {}
     self._next_look = 0.0
+    self._unsaved = False
+    self._save_error: Exception | None = None
 
   def get_variables(self, names: Sequence[str]) -> list[Any]:
     """Returns the learner's variables as NumPy arrays, once there is a learner."""
@@ -108,6 +107,7 @@ class LearnerWorker:
 
     Raises:
       ValueError: there are several learners, but as threads.
+      RuntimeError: the program stopped before the last checkpoint was written.
     """
     self._stop = lp.stop_event()
     launch_type = context.get_context().launch_type
@@ -117,12 +117,15 @@ class LearnerWorker:
         'launch processes, or give one learner several devices.'
       )
     try:
-      supervision.run(self._work, interrupt=self._close_dataset, launcher=self._launcher)
+      supervision.run(self._work, interrupt=self._close_dataset)
     finally:
       # Courier waits for calls under way before it ends.
       self._ended.set()
-      if self._primary is None:
+      # A learner that fails while the program goes on has not saved anything.
+      if self._primary is None and self._stop.is_set():
         self._report_saved()
+    if self._unsaved:
+      raise RuntimeError('The program stopped before the last checkpoint was written.') from self._save_error
 
   def _wait_for_learner(self) -> Any:
     while not self._ready.wait(_POLL_SECONDS):
@@ -146,7 +149,7 @@ class LearnerWorker:
     if self._peers is not None:
       data_parallel.join_processes(self._peers.coordinator.resolve(), self._peers.number, self._peers.rank)
     counter = supervision.Remote(self._counter, stop, grace=_GRACE_SECONDS)
-    environment_spec = experiment.environment_spec or _environment_spec(experiment)
+    environment_spec = find_environment_spec(experiment)
     networks = experiment.network_factory(environment_spec)
     replay_lib.wait_for_server(self._replay)
     self._dataset = experiment.builder.make_dataset_iterator(self._replay)
@@ -169,6 +172,7 @@ class LearnerWorker:
     elif experiment.checkpointing is not None:
       checkpointer = make_checkpointer(experiment.checkpointing, learner, counter, self._directory)
       checkpointer.restore()
+      self._unsaved = True
     self._learner = learner
     self._ready.set()
 
@@ -184,11 +188,18 @@ class LearnerWorker:
     except supervision.Stopped:
       pass
     if checkpointer is not None:
-      checkpointer.save(force=True)
+      try:
+        checkpointer.save(force=True)
+        self._unsaved = False
+      except Exception as error:
+        if not stop.is_set():
+          raise
+        # Where the program stops anyway, `run` says so.
+        self._save_error = error
     if self._primary is None:
       self._report_saved()
-    self._stop_reading(batches)
     stop.wait()
+    self._stop_reading(batches)
 
   def _report_saved(self) -> None:
     # The counter waits for it, even if there was nothing to save.
@@ -210,6 +221,7 @@ class LearnerWorker:
         ready = data_parallel.all_agree(ready)
       if not ready:
         return
+      before = batches.retrieved_elements()
       try:
         learner.step()
       except StopIteration:
@@ -222,6 +234,13 @@ class LearnerWorker:
         if not stop.wait(_GRACE_SECONDS):
           raise
         logging.exception('Replay is gone.')
+        return
+      taken = batches.retrieved_elements() - before
+      if taken != 1:
+        raise RuntimeError(
+          f'A step of the learner has to take exactly one batch from its dataset, but it took {taken}: '
+          'make_learner must not read ahead, since the learner node does.'
+        )
 
   def _wait_for_batch(
     self,
@@ -243,8 +262,11 @@ class LearnerWorker:
     return False
 
   def _stop_reading(self, batches: PrefetchingIterator[Any]) -> None:
-    # An iterator that cannot be closed from outside may be waiting for samples in Reverb.
-    if not hasattr(self._dataset, 'close'):
+    config = self._experiment.checkpointing
+    saves_replay = config is not None and config.replay_checkpointing_time_delta_minutes is not None
+    # An iterator that cannot be closed from outside may be waiting for samples in Reverb. What is made up for
+    # it must not be saved.
+    if not hasattr(self._dataset, 'close') and not saves_replay:
       rate_limits.satisfy_remote_samplers(self._replay, _CLOSING_SECONDS)
     self._close_dataset()
     batches.close(_CLOSING_SECONDS)
@@ -285,7 +307,10 @@ def make_checkpointer(config: Any, learner: Any, counter: Any, directory: str | 
   )
 
 
-def _environment_spec(experiment: Any) -> specs.EnvironmentSpec:
+def find_environment_spec(experiment: Any) -> specs.EnvironmentSpec:
+  """Returns the spec that an experiment names, or that of its environment."""
+  if experiment.environment_spec is not None:
+    return experiment.environment_spec
   environment = experiment.environment_factory(0)
   try:
     return specs.make_environment_spec(environment)

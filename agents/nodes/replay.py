@@ -9,12 +9,13 @@ from typing import Any
 
 import launchpad as lp
 import reverb
+from absl import logging
 
 from agents.nodes import supervision
 from agents.nodes.counter import Stage
 from agents.nodes.watchdog import Watchdog, measure
 
-_LOOK_SECONDS = 2.0
+_LOOK_SECONDS = 1.0
 STALL_SECONDS = 60.0
 """Seconds in which replay may stand still before the program says so."""
 
@@ -33,7 +34,6 @@ class ReplayNode(lp.ReverbNode):
       while the actors are to act.
     directory: of the checkpoints, the newest of which is restored.
     minutes_between_checkpoints: None for neither checkpoints nor restoring.
-    launcher: see `supervision.watch_launcher`.
     stall_seconds: in which replay may stand still.
   """
 
@@ -45,7 +45,6 @@ class ReplayNode(lp.ReverbNode):
     directory: str | None = None,
     minutes_between_checkpoints: float | None = None,
     *,
-    launcher: int | None = None,
     stall_seconds: float = STALL_SECONDS,
   ):
     super().__init__(make_tables)
@@ -55,13 +54,11 @@ class ReplayNode(lp.ReverbNode):
     self._make_logger = make_logger
     self._directory = directory
     self._minutes = minutes_between_checkpoints
-    self._launcher = launcher
     self._stall_seconds = stall_seconds
 
   def run(self) -> None:
     """Serves the tables until the program stops."""
     stop = lp.stop_event()
-    supervision.watch_launcher(self._launcher)
     seconds = None if self._minutes is None or self._directory is None else 60.0 * self._minutes
     server = reverb.Server(
       tables=self._make_tables(),
@@ -69,32 +66,44 @@ class ReplayNode(lp.ReverbNode):
       checkpointer=None if seconds is None else reverb.checkpointers.DefaultCheckpointer(self._directory),
     )
     client = reverb.Client(f'localhost:{server.port}')
+    counter = self._counter.dereference()
+    saved = False
     with contextlib.suppress(supervision.Stopped):
-      self._watch(client, stop, seconds)
-    if seconds is not None:
+      saved = self._watch(client, supervision.Remote(counter, stop), stop, seconds)
+    supervision.ignore_signals()
+    if seconds is not None and not saved:
       client.checkpoint()
+      with contextlib.suppress(supervision.Stopped):
+        supervision.Remote(counter, stop, grace=1.0).report(Stage.SAVE, 'replay')
     server.stop()
 
-  def _watch(self, client: reverb.Client, stop: Any, seconds_between_checkpoints: float | None) -> None:
-    counter = supervision.Remote(self._counter.dereference(), stop)
+  def _watch(self, client: reverb.Client, counter: Any, stop: Any, seconds_between_checkpoints: Any) -> bool:
+    """Reports and saves until the program stops; returns whether the last experience has been saved."""
     logger = self._make_logger()
     watchdog = Watchdog(self._stall_seconds)
-    last_checkpoint = time.monotonic()
+    saved, last_checkpoint = False, time.monotonic()
     while not stop.wait(min(_LOOK_SECONDS, self._stall_seconds)):
-      now = time.monotonic()
-      if seconds_between_checkpoints is not None and now - last_checkpoint >= seconds_between_checkpoints:
-        client.checkpoint()
-        last_checkpoint = now
+      now, stage = time.monotonic(), counter.stage()
+      if seconds_between_checkpoints is not None and not saved:
+        saved = stage >= Stage.SAVE
+        if saved or now - last_checkpoint >= seconds_between_checkpoints:
+          client.checkpoint()
+          last_checkpoint = now
+        if saved:
+          counter.report(Stage.SAVE, 'replay')
       tables = client.server_info()
-      counts = {name: value for name, value in counter.get_counts().items() if name == 'actor_steps'}
-      # Once the actors are through, nothing is to move.
-      warnings = watchdog.look(tables, now) if counter.stage() == Stage.TRAIN else []
       measured = {
         name if len(tables) == 1 else f'{table}/{name}': value
         for table, info in tables.items()
         for name, value in measure(info).items()
       }
-      logger.write({**counts, **measured, **({'warning': ' '.join(warnings)} if warnings else {})})
+      row = {'actor_steps': counter.get_counts().get('actor_steps', 0), **measured}
+      # Once the actors are through, nothing is to move.
+      if stage == Stage.TRAIN and (warnings := watchdog.look(tables, now)):
+        # The experiment's logger may have no place for text.
+        logging.warning('%s', row.setdefault('warning', ' '.join(warnings)))
+      logger.write(row)
+    return saved
 
 
 def wait_for_server(client: reverb.Client) -> None:

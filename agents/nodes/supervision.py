@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import concurrent.futures
 import math
-import os
 import signal
 import threading
 import time
@@ -12,9 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 import launchpad as lp
-import psutil  # type: ignore[import-untyped]
 from absl import logging
-from launchpad import context
 
 # A counter syncs with the program's if its last sync is longer ago than this: always, even where the clock is
 # set back. Or the steps of the last episodes would be lost.
@@ -32,9 +29,7 @@ class Stopped(SystemExit):
   """The program is stopping, so whoever waits for another node stops waiting; nothing is wrong here."""
 
 
-def run(
-  work: Callable[[], None], *, interrupt: Callable[[], None] | None = None, launcher: int | None = None
-) -> None:
+def run(work: Callable[[], None], *, interrupt: Callable[[], None] | None = None) -> None:
   """Runs the work of a node in a thread of its own, until it returns or the program stops.
 
   Python takes signals in its main thread only, and not while that waits inside of Reverb or courier. So the
@@ -43,13 +38,11 @@ def run(
   Args:
     work: has to return, or to raise `Stopped`, soon after `stop_event` is set.
     interrupt: called when the program stops, from another thread than `work`, to wake it.
-    launcher: see `watch_launcher`.
 
   Raises:
     BaseException: what `work` raised, unless the program is stopping anyway.
   """
   stop = lp.stop_event()
-  watch_launcher(launcher)
   failures: list[BaseException] = []
   ended = threading.Event()
 
@@ -75,10 +68,24 @@ def run(
         logging.exception('While the program was stopping:')
     if not ended.wait(_ENDING_SECONDS):
       logging.error('This node did not end within %g seconds of being told to.', _ENDING_SECONDS)
+  blamed = bool(failures) and not stop.wait(_BLAME_SECONDS)
+  if stop.is_set():
+    ignore_signals()
+  if blamed:
+    raise failures[0]
   if failures:
-    if not stop.wait(_BLAME_SECONDS):
-      raise failures[0]
     logging.warning('While the program was stopping: %s', failures[0], exc_info=failures[0])
+
+
+def ignore_signals() -> None:
+  """Lets this process end undisturbed, now that its node is through.
+
+  A second SIGTERM, or the countdown that Launchpad keeps by SIGALRM, would kill a Python that is shutting
+  down, and hide whether the node has failed.
+  """
+  if threading.current_thread() is threading.main_thread():
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    signal.signal(signal.SIGALRM, signal.SIG_IGN)
 
 
 def _take_signals_back() -> None:
@@ -91,32 +98,6 @@ def _take_signals_back() -> None:
 def stop_event() -> threading.Event:
   """Returns the event that is set when the program stops; for threads of Launchpad's, and those of `run`."""
   return getattr(_THREAD, 'stop', None) or lp.stop_event()
-
-
-def watch_launcher(launcher: int | None) -> None:
-  """Ends this process soon after the one that has launched it, which may not have told it to.
-
-  Args:
-    launcher: the process that has made the program; None for no watch. Only programs of processes on one
-      machine have one.
-  """
-  if launcher is None or launcher == os.getpid():
-    return
-  if context.get_context().launch_type is not context.LaunchType.LOCAL_MULTI_PROCESSING:
-    return
-  threading.Thread(target=_follow, args=(launcher,), name='launcher-watch', daemon=True).start()
-
-
-def _follow(launcher: int) -> None:
-  try:
-    process = psutil.Process(launcher)
-    while process.is_running() and process.status() != psutil.STATUS_ZOMBIE:
-      time.sleep(1.0)
-  except psutil.NoSuchProcess:
-    pass
-  os.kill(os.getpid(), signal.SIGTERM)
-  time.sleep(2 * _ENDING_SECONDS)
-  os._exit(1)
 
 
 class Remote:

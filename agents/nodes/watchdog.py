@@ -62,14 +62,15 @@ def measure(info: Any) -> dict[str, float]:
     info: of the table, from `reverb.Client.server_info`.
 
   Returns:
-    `items` it holds, `inserts` and `samples` so far, and, once there are both, their ratio
-    `samples_per_insert`. As in the limiter's balance, the inserts do not count before which nothing may be
-    sampled.
+    `items` it holds, `inserts` and `samples` so far, and their ratio `samples_per_insert`, for which, as in
+    the limiter's balance, the inserts do not count before which nothing may be sampled.
   """
   limiter = info.rate_limiter_info
   inserts, samples = limiter.insert_stats.completed, limiter.sample_stats.completed
-  measured = {'items': float(info.current_size), 'inserts': float(inserts), 'samples': float(samples)}
   counted = inserts - limiter.min_size_to_sample
-  if counted > 0 and samples > 0:
-    measured['samples_per_insert'] = samples / counted
-  return measured
+  return {
+    'items': float(info.current_size),
+    'inserts': float(inserts),
+    'samples': float(samples),
+    'samples_per_insert': samples / counted if counted > 0 else 0.0,
+  }

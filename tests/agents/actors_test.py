@@ -112,8 +112,12 @@ def test_a_warm_up_is_uniform_for_as_long_as_it_lasts_and_not_in_evaluation():
   def actions(evaluation: bool) -> list[int]:
     core = actors.make_actor_core(algorithm, evaluation=evaluation, random_steps=300)
     actor = actors.make_actor(core, jax.random.PRNGKey(0), source)
-    start(actor)
-    return [int(actor.select_action(OBSERVATION)) for _ in range(400)]
+    taken = []
+    # In episodes of 100 steps.
+    for _ in range(4):
+      start(actor)
+      taken += [int(actor.select_action(OBSERVATION)) for _ in range(100)]
+    return taken
 
   taken = actions(evaluation=False)
   # 100 of each, with a standard deviation of 8.

@@ -22,8 +22,8 @@ def main(number: int) -> None:
     # It also checks that no process is left.
     code, _, errors = Program(*TINY, '--steps=400', f'--logdir={directory}').finish()
     seconds.append(time.monotonic() - start)
-    last = program.check_episodes(directory)
     assert code == 0, errors
+    last = program.check_episodes(directory)
     assert program.evaluation_steps(directory).count(last) == 1
     assert program.checkpoints(directory) == ['checkpoint-00000001.pickle']
     print(f'{i + 1:>3}: exit code 0 after {seconds[-1]:.1f} s and {last} steps, nothing left', flush=True)

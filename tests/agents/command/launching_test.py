@@ -33,6 +33,7 @@ _PROGRAM = """
   from pathlib import Path
   import launchpad as lp
   from agents.command import launching
+  from agents.nodes import supervision
 
   directory = Path(sys.argv[1])
 
@@ -95,6 +96,22 @@ def test_processes_end_together_whatever_ends_them(tmp_path, action, expected):
   assert lines[0] == expected[0]
   assert set(expected) <= set(lines)
   assert (tmp_path / 'waiter.log').read_text().count('waiting') == 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(('launch_type', 'name'), [('local_mp', 'failing/0'), ('local_mt', 'failing')])
+def test_a_node_that_ends_before_the_others_is_named_and_ends_them(tmp_path, launch_type, name):
+  lines = _launch(tmp_path, 'pass', launch_type)
+  assert f'RunError the node {name} ended before the program was told to stop' in lines
+  assert not any('waiter' in line and 'did not end' in line for line in lines)
+
+
+@pytest.mark.slow
+def test_a_failure_while_the_program_stops_is_a_failure(tmp_path):
+  action = 'lp.stop(); lp.wait_for_stop(); supervision.ignore_signals(); raise OSError("disk full")'
+  lines = _launch(tmp_path, action, 'local_mp')
+  assert lines[0] == 'RunError the node failing/0 failed with exit code 1'
+  assert '  OSError: disk full' in lines
 
 
 @pytest.mark.slow

@@ -81,7 +81,12 @@ _PROGRAM = """
     def make_learner(self, *args, **kwargs):
       learner = super().make_learner(*args, **kwargs)
       self.learners = getattr(self, 'learners', []) + [learner]
+      if sys.argv[4] == 'full':
+        learner.save = self.fail
       return learner
+
+    def fail(self):
+      raise OSError('the disk is full')
 
   builder = Builder()
   experiment = experiments.ExperimentConfig(
@@ -106,15 +111,20 @@ _PROGRAM = """
 """
 
 
-def _run_threads(directory, steps, **options):
-  result = subprocess.run(
-    [sys.executable, '-c', textwrap.dedent(_PROGRAM), str(directory), str(steps), json.dumps(options)],
+def _launch_threads(directory, steps, options, disk='empty'):
+  arguments = [str(directory), str(steps), json.dumps(options), disk]
+  return subprocess.run(
+    [sys.executable, '-c', textwrap.dedent(_PROGRAM), *arguments],
     capture_output=True,
     text=True,
     timeout=600,
     check=False,
     env={**os.environ, 'TF_CPP_MIN_LOG_LEVEL': '3'},
   )
+
+
+def _run_threads(directory, steps, **options):
+  result = _launch_threads(directory, steps, options)
   assert result.returncode == 0, result.stderr
   assert 'did not terminate in time' not in result.stdout
   assert 'did not end' not in result.stderr
@@ -139,6 +149,13 @@ def test_a_program_of_threads_ends_by_itself_and_is_resumed_where_it_was(tmp_pat
   assert second['logged'] == counts_after['actor_steps'] - counts['actor_steps']
   assert second['learned'][0] == counts_after['learner_steps'] > learned
   assert [path.name for path in (tmp_path / 'checkpoints').iterdir()] == ['checkpoint-00000002.pickle']
+
+
+@pytest.mark.slow
+def test_a_program_whose_last_checkpoint_fails_fails(tmp_path):
+  result = _launch_threads(tmp_path, 100, {}, disk='full')
+  assert result.returncode != 0
+  assert 'OSError: the disk is full' in result.stderr
 
 
 _LEARNERS = """

@@ -54,20 +54,20 @@ def test_an_evaluation_has_the_steps_and_the_params_of_its_beginning():
 
 
 def test_evaluations_are_due_whenever_so_many_steps_have_passed():
-  evaluator, _, counter, _ = _make(every=1000, last_step=5000)
-  assert evaluator.is_due()
+  evaluator, _, counter, log = _make(every=1000, last_step=5000)
   counter.increment(actor_steps=2500)
-  evaluator.evaluate()
+  assert evaluator.evaluate_if_due()
   # Three episodes of 10 steps meanwhile.
   assert counter.get_counts()['actor_steps'] == 2710
-  assert not evaluator.is_due()
+  assert not evaluator.evaluate_if_due()
   counter.increment(actor_steps=289)
-  assert not evaluator.is_due()
+  assert not evaluator.evaluate_if_due()
   counter.increment(actor_steps=1)
-  assert evaluator.is_due()
+  assert evaluator.evaluate_if_due()
+  assert [row['actor_steps'] for _, row in log.rows] == [2500] * 3 + [3000] * 3
   # The final one is not a matter of steps.
   counter.increment(actor_steps=2000)
-  assert not evaluator.is_due()
+  assert not evaluator.evaluate_if_due()
 
 
 def test_an_evaluation_that_is_cut_off_leaves_nothing():

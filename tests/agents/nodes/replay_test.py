@@ -22,12 +22,17 @@ class _Counter:
   def __init__(self):
     self.now = Stage.TRAIN
     self.futures = self
+    self.reports = []
 
   def dereference(self):
     return self
 
   def stage(self):
     return _Answer(int(self.now))
+
+  def report(self, stage, name):
+    self.reports.append((stage, name))
+    return _Answer(None)
 
   def get_counts(self):
     return _Answer({'actor_steps': 7, 'learner_steps': 3})
@@ -103,17 +108,37 @@ def test_a_replay_that_stands_still_says_so_while_the_actors_act(monkeypatch):
     _wait_until(lambda: len(log.rows) >= before + 5)
     # The first look may have been under way.
     assert not any('warning' in row for row in log.rows[before + 1 :])
-  assert log.rows[-1] == {'actor_steps': 7, 'items': 4.0, 'inserts': 4.0, 'samples': 0.0}
+  assert log.rows[-1] == {
+    'actor_steps': 7,
+    'items': 4.0,
+    'inserts': 4.0,
+    'samples': 0.0,
+    'samples_per_insert': 0.0,
+  }
+  assert not counter.reports
 
 
 def test_what_a_replay_holds_survives_in_its_checkpoint(monkeypatch, tmp_path):
-  arguments = (_Counter(), _Log, str(tmp_path), 10.0)
+  counter = _Counter()
+  arguments = (counter, _Log, str(tmp_path), 10.0)
   with _running(monkeypatch, *arguments) as client:
     _insert(client, 4)
+  assert counter.reports == [(Stage.SAVE, 'replay')]
   with _running(monkeypatch, *arguments) as client:
     assert client.server_info()['replay'].current_size == 4
     (sample,) = next(iter(client.sample('replay', 1)))
     assert sample.data[0].tolist() in [[i, i] for i in range(4)]
+
+
+def test_the_last_checkpoint_is_made_once_before_the_program_stops(monkeypatch, tmp_path):
+  counter = _Counter()
+  with _running(monkeypatch, counter, _Log, str(tmp_path), 10.0) as client:
+    _insert(client, 4)
+    counter.now = Stage.SAVE
+    _wait_until(lambda: counter.reports)
+    (done,) = tmp_path.glob('*/DONE')
+  assert counter.reports == [(Stage.SAVE, 'replay')]
+  assert list(tmp_path.glob('*/DONE')) == [done]
 
 
 def test_checkpoints_are_made_now_and_then(monkeypatch, tmp_path):

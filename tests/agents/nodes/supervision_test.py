@@ -28,6 +28,8 @@ def stop(monkeypatch):
   """The event that Launchpad sets when the program stops."""
   event = threading.Event()
   monkeypatch.setattr(supervision.lp, 'stop_event', lambda: event)
+  # Here it would concern the process of all tests.
+  monkeypatch.setattr(supervision, 'ignore_signals', lambda: None)
   return event
 
 

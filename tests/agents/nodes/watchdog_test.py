@@ -61,9 +61,8 @@ def test_each_table_has_a_clock_of_its_own():
 @pytest.mark.parametrize(
   ('inserts', 'samples', 'ratio'),
   # As the limiter counts: the first 10 inserts allow no samples.
-  [(10, 0, None), (10, 3, None), (15, 0, None), (15, 20, 4.0), (110, 380, 3.8)],
+  [(3, 0, 0.0), (10, 3, 0.0), (15, 0, 0.0), (15, 20, 4.0), (110, 380, 3.8)],
 )
 def test_the_ratio_is_that_of_the_limiter(inserts, samples, ratio):
   measured = measure(_info(10, inserts, samples))
-  assert (measured['items'], measured['inserts'], measured['samples']) == (10, inserts, samples)
-  assert measured.get('samples_per_insert') == ratio
+  assert measured == {'items': 10, 'inserts': inserts, 'samples': samples, 'samples_per_insert': ratio}
