@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import pathlib
 import re
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -80,3 +83,22 @@ def test_the_acme_example_trains(tmp_path: pathlib.Path, monkeypatch: pytest.Mon
   small = code.replace('10_000', '1_200').replace('eval_every=1000', 'eval_every=600')
   assert small != code
   exec(compile(small.replace('num_eval_episodes=10', 'num_eval_episodes=1'), 'README.md', 'exec'), {})
+
+
+@pytest.mark.slow
+def test_the_launchpad_example_trains(tmp_path: pathlib.Path):
+  pytest.importorskip('acme')
+  experiment = example('experiments.run_experiment').replace('10_000', '1_200')
+  program = example('experiments.make_distributed_experiment').replace('local_mp', 'local_mt')
+  # All but the call that trains in this process.
+  code = experiment[: experiment.index('experiments.run_experiment(')] + program
+  result = subprocess.run(
+    [sys.executable, '-c', code],
+    env={**os.environ, 'HOME': str(tmp_path)},
+    capture_output=True,
+    text=True,
+    timeout=600,
+    check=False,
+  )
+  assert result.returncode == 0, result.stderr
+  assert list(tmp_path.glob('acme/**/checkpoint-00000001.pickle'))

@@ -57,8 +57,7 @@ def _contents(directory):
 def stored_run(tmp_path):
   """A directory as a run leaves it: settings, a checkpoint, and an evaluation at 1,000 steps."""
   _SETTINGS.save(tmp_path)
-  (tmp_path / 'checkpoints').mkdir()
-  (tmp_path / 'checkpoints' / 'checkpoint-00000001.pickle').write_bytes(b'state')
+  Checkpointer({'counter': _Counts(1000)}, tmp_path / 'checkpoints').save(force=True)
   file = metrics.MetricsFile(tmp_path / metrics.FILE_NAME)
   evaluation = metrics.Evaluation(1000, 5.0, -150.0, 50.0, -200.0, -100.0, 200.0, 2)
   file.write(1000, 5.0, 'evaluation', dict(zip(evaluation._fields[2:], evaluation[2:], strict=True)))
@@ -143,6 +142,16 @@ def test_a_run_may_be_resumed_by_another_runner(stored_run):
   settings, directory = run._resumed_run(parsed)
   assert directory == stored_run
   assert settings == dataclasses.replace(_SETTINGS, **changed, **_AS_JSON)
+
+
+def test_a_run_that_was_killed_before_its_last_save_is_not_through(stored_run, monkeypatch):
+  Checkpointer({'counter': _Counts(800)}, stored_run / 'checkpoints').save(force=True)
+  resumed = []
+  monkeypatch.setattr(
+    run, '_train', lambda settings, directory, resume: resumed.append((directory, resume)) or 0
+  )
+  assert _main('--resume', f'--logdir={stored_run}') == 0
+  assert resumed == [(stored_run, True)]
 
 
 @pytest.mark.parametrize(
@@ -401,5 +410,6 @@ def test_a_run_whose_replay_was_saved_learns_at_once(tmp_path, changes, whole, n
 
 
 def test_damaged_checkpoints_are_named_before_anything_is_written(stored_run):
+  (stored_run / 'checkpoints' / 'checkpoint-00000001.pickle').write_bytes(b'state')
   with pytest.raises(UsageError, match=r'All 1 checkpoints in .* are damaged'):
     run._check_steps_left(_SETTINGS, stored_run)

@@ -264,7 +264,7 @@ def model(
     fetches   F p, where it answers F fetches/s
 
   Args:
-    actor_steps: s, of an actor that acts and inserts.
+    actor_steps: s, of an actor that acts and inserts; the table also has actors of 20 ms a step.
     server_inserts: I.
     server_samples: S.
     samples: R.
@@ -274,15 +274,11 @@ def model(
     params_bytes: of the policy's params.
     batch_size: B.
   """
-  print(
-    f'\n{"r":>4} {"p":>5} {"actors":>6} {"inserts/s":>10} {"samples/s":>11} {"updates/s":>9} {"limit":>8}',
-    end='',
-  )
-  print(f' {"actor":>10} {"learner":>10}  (MB/s)')
-  for ratio, period in ((256, 1), (256, 100), (16, 100), (1, 1000)):
+  print('\n  s      r     p actors  inserts/s  samples/s updates/s    limit   actor  learner  (MB/s)')
+  for steps, ratio, period in ((actor_steps, 256, 1), (50.0, 16, 100), (50.0, 1, 1000)):
     for number in (10, 100, 1000):
       limits = {
-        'actors': number * actor_steps,
+        'actors': number * steps,
         'replay': 1 / (1 / server_inserts + ratio / server_samples),
         'reading': samples / ratio,
         'updates': updates * batch_size / ratio,
@@ -293,9 +289,8 @@ def model(
       actor_bytes = rate / number * (row_bytes + params_bytes / period)
       learner_bytes = rate * (ratio * row_bytes + params_bytes / period)
       print(
-        f'{ratio:>4} {period:>5} {number:>6} {rate:>10,.0f} {rate * ratio:>11,.0f} '
-        f'{rate * ratio / batch_size:>9,.1f} {limit:>8} {actor_bytes / 1e6:>10.3f} '
-        f'{learner_bytes / 1e6:>10.1f}'
+        f'{steps:>5,.0f} {ratio:>4} {period:>5} {number:>6} {rate:>10,.0f} {rate * ratio:>10,.0f} '
+        f'{rate * ratio / batch_size:>9,.1f} {limit:>8} {actor_bytes / 1e6:>7.3f} {learner_bytes / 1e6:>8.1f}'
       )
 
 
