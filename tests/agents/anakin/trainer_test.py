@@ -1,0 +1,223 @@
+from __future__ import annotations
+
+import types
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from dm_env import specs
+
+from agents import sac, sac_discrete
+from agents.anakin import AnakinConfig, environments, make_trainer, train
+from tests.agents.anakin.counting_environment import counting
+
+SMALL = {
+  'num_steps': 400,
+  'num_envs': 4,
+  'rollout_length': 2,
+  'num_updates': 3,
+  'batch_size': 8,
+  'buffer_size': 200,
+  'learning_starts': 60,
+  'eval_every': 100,
+  'num_eval_episodes': 3,
+}
+
+
+def make_algorithm(environment, **options):
+  spec = types.SimpleNamespace(observations=environment.observation_spec, actions=environment.action_spec)
+  if isinstance(environment.action_spec, specs.DiscreteArray):
+    networks = sac_discrete.make_networks(spec, hidden_sizes=(16,))
+    return sac_discrete.make_algorithm(sac_discrete.SACDiscreteConfig(**options), networks)
+  networks = sac.make_networks(spec, hidden_sizes=(16,))
+  return sac.make_algorithm(sac.SACConfig(**options), networks)
+
+
+@pytest.fixture(scope='module')
+def pendulum():
+  environment = environments.canonical_actions(environments.time_limit(environments.pendulum(), 10))
+  return environment, make_algorithm(environment, batch_size=8)
+
+
+def assert_same(a, b, **tolerance):
+  def data(x):
+    return jax.random.key_data(x) if jnp.issubdtype(x.dtype, jax.dtypes.prng_key) else x
+
+  def compare(x, y):
+    if tolerance:
+      np.testing.assert_allclose(data(x), data(y), **tolerance)
+    else:
+      np.testing.assert_array_equal(data(x), data(y))
+
+  jax.tree.map(compare, a, b)
+
+
+def test_steps_and_updates_are_those_of_the_configuration(pendulum):
+  environment, algorithm = pendulum
+  updates = []
+
+  def counted(state, batch):
+    assert batch.r_t.shape == (8,)
+    jax.debug.callback(lambda: updates.append(1))
+    return algorithm.update(state, batch)
+
+  trainer = make_trainer(environment, algorithm._replace(update=counted), AnakinConfig(**SMALL))
+  state = jax.jit(trainer.warm_up)(trainer.init(jax.random.key(0)))
+  # 60 steps are seven and a half iterations of 8.
+  assert (int(state.num_steps), int(state.num_updates), int(state.replay.size)) == (64, 0, 16)
+  assert not updates
+  iteration = jax.jit(trainer.iteration)
+  for i in range(1, 4):
+    state, metrics = iteration(state)
+    jax.effects_barrier()
+    assert int(state.num_steps) == int(metrics['num_steps']) == 64 + 8 * i
+    assert int(state.num_updates) == int(metrics['num_updates']) == 3 * i == len(updates)
+
+
+def test_the_warm_up_is_random_first_and_follows_the_policy_then(pendulum):
+  environment, algorithm = pendulum
+  algorithm = algorithm._replace(
+    random_policy=lambda params, obs, key: jnp.full((*obs.shape[:-1], 1), 0.25),
+    policy=lambda params, obs, key: jnp.full((*obs.shape[:-1], 1), -0.75),
+  )
+  trainer = make_trainer(environment, algorithm, AnakinConfig(**SMALL, random_steps=24))
+  state = trainer.warm_up(trainer.init(jax.random.key(0)))
+  assert state.replay.rows.action[:16, :, 0].tolist() == [[0.25] * 4] * 6 + [[-0.75] * 4] * 10
+
+
+def test_a_warm_up_always_has_room_for_a_window(pendulum):
+  environment, algorithm = pendulum
+  options = {**SMALL, 'learning_starts': 0, 'n_step': 3}
+  trainer = make_trainer(environment, algorithm, AnakinConfig(**options))
+  state = trainer.warm_up(trainer.init(jax.random.key(0)))
+  assert int(state.replay.size) == 4
+
+
+@pytest.mark.slow
+def test_a_seed_is_the_same_alone_and_beside_others(pendulum):
+  environment, algorithm = pendulum
+  config = AnakinConfig(**SMALL)
+  keys = jax.random.split(jax.random.key(3), 3)
+  together = train(environment, algorithm, config, keys)
+  assert together.episode_return.shape == (5, 3, 3)
+  alone = train(environment, algorithm, config, keys[1])
+  np.testing.assert_allclose(together.episode_return[:, 1], alone.episode_return, rtol=1e-3)
+  assert_same(
+    jax.tree.map(lambda x: x[1], together.state.algorithm.params),
+    alone.state.algorithm.params,
+    rtol=1e-3,
+    atol=1e-4,
+  )
+
+
+@pytest.mark.slow
+def test_a_run_that_goes_on_equals_one_that_never_stopped(pendulum):
+  environment, algorithm = pendulum
+  key = jax.random.key(1)
+  straight = train(environment, algorithm, AnakinConfig(**SMALL), key)
+  first = train(environment, algorithm, AnakinConfig(**{**SMALL, 'num_steps': 200}), key)
+  second = train(environment, algorithm, AnakinConfig(**SMALL), key, state=first.state)
+  assert_same(second.state, straight.state)
+  np.testing.assert_array_equal(
+    np.concatenate([first.episode_return, second.episode_return]), straight.episode_return
+  )
+
+
+@pytest.mark.slow
+def test_evaluations_leave_training_as_it_is(pendulum):
+  environment, algorithm = pendulum
+  results = [
+    train(environment, algorithm, AnakinConfig(**{**SMALL, 'eval_every': every}), jax.random.key(1))
+    for every in (100, 400)
+  ]
+  assert results[0].num_steps.tolist() == [0, 104, 200, 304, 400]
+  assert results[1].num_steps.tolist() == [0, 400]
+  assert_same(results[0].state, results[1].state)
+
+
+def test_callbacks_are_given_reports_and_may_stop(pendulum):
+  environment, algorithm = pendulum
+  reports = []
+
+  def callback(report):
+    reports.append(report._replace(state=None))
+    return report.num_steps >= 200
+
+  result = train(environment, algorithm, AnakinConfig(**SMALL), jax.random.key(1), [callback])
+  assert result.num_steps.tolist() == [0, 104, 200]
+  assert [report.num_updates for report in reports] == [0, 15, 51]
+  assert reports[0].metrics == {}
+  assert reports[1].metrics['critic_loss'] > 0.0
+  assert reports[2].metrics['episode_length'] == 10.0
+  assert reports[0].evaluation.episode_length.tolist() == [10, 10, 10]
+
+
+def test_only_the_first_episode_of_each_environment_is_evaluated():
+  environment = counting(4)
+  algorithm = make_algorithm(environment)
+  zeros = algorithm._replace(evaluation_policy=lambda params, obs, key: jnp.zeros((*obs.shape[:-1], 1)))
+  config = AnakinConfig(**SMALL)
+  evaluation = make_trainer(environment, zeros, config).evaluate(
+    algorithm.init(jax.random.key(0)).params, jax.random.key(1)
+  )
+  assert evaluation.episode_return.tolist() == [10.0] * 3
+  assert evaluation.episode_length.tolist() == [4] * 3
+  cut = make_trainer(environment, zeros, AnakinConfig(**SMALL, max_eval_steps=3)).evaluate(
+    algorithm.init(jax.random.key(0)).params, jax.random.key(1)
+  )
+  assert cut.episode_return.tolist() == [6.0] * 3
+
+
+def test_the_program_does_not_grow_with_the_number_of_updates(pendulum):
+  environment, algorithm = pendulum
+  sizes = []
+  for num_updates in (8, 512):
+    trainer = make_trainer(environment, algorithm, AnakinConfig(**{**SMALL, 'num_updates': num_updates}))
+    state = jax.eval_shape(trainer.init, jax.random.key(0))
+    sizes.append(jax.jit(trainer.iteration).lower(state).as_text().count('\n'))
+  # But for constants that happen to be equal and are shared.
+  assert abs(sizes[0] - sizes[1]) < 5
+
+
+def test_replay_that_does_not_fit_is_refused(pendulum):
+  environment, algorithm = pendulum
+  config = AnakinConfig(**{**SMALL, 'buffer_size': 10**9}, max_replay_bytes=1e9)
+  with pytest.raises(ValueError, match=r'Replay would take .* GB, more than max_replay_bytes=1e\+09: lower'):
+    make_trainer(environment, algorithm, config)
+
+
+@pytest.mark.parametrize(
+  ('options', 'message'),
+  [
+    ({'num_envs': 0}, 'num_envs must be an integer of at least 1, got 0'),
+    ({'random_steps': 2000}, 'random_steps must be at most learning_starts, got 2000'),
+    ({'buffer_size': 3, 'num_envs': 4}, 'buffer_size must be room for rollouts of 1 steps and windows of 1'),
+    ({'buffer_size': 8, 'num_envs': 4, 'n_step': 3}, 'windows of 3 in each environment, got 8'),
+  ],
+)
+def test_wrong_options_are_named(options, message):
+  with pytest.raises(ValueError, match=message):
+    AnakinConfig(**options)
+
+
+def test_a_raw_key_is_refused(pendulum):
+  with pytest.raises(TypeError, match=r'a key of jax\.random\.key, got dtype uint32'):
+    train(*pendulum, AnakinConfig(**SMALL), jax.random.PRNGKey(0))
+
+
+@pytest.mark.slow
+def test_discrete_actions_learn_catch():
+  environment = environments.catch()
+  algorithm = make_algorithm(environment, batch_size=64)
+  config = AnakinConfig(
+    num_steps=6000,
+    num_envs=4,
+    num_updates=4,
+    batch_size=64,
+    buffer_size=6000,
+    learning_starts=400,
+    eval_every=3000,
+  )
+  result = train(environment, algorithm, config, jax.random.split(jax.random.key(0), 2))
+  np.testing.assert_array_equal(result.episode_return[-1], 1.0)
