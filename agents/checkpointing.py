@@ -155,6 +155,38 @@ def read_newest(directory: str | os.PathLike[str]) -> dict[str, Any] | None:
   return None
 
 
+def saved_steps(directory: str | os.PathLike[str]) -> int:
+  """Returns the environment steps of training that the newest checkpoint of an experiment counts.
+
+  Args:
+    directory: of the checkpoints; there are no steps where it has none.
+
+  Raises:
+    ValueError: all checkpoints are damaged.
+  """
+  states = read_newest(directory)
+  return 0 if states is None else int(states['counter']['counts'].get('actor_steps', 0))
+
+
+def make_checkpointer(
+  config: Any, objects: Mapping[str, Saveable], directory: str | os.PathLike[str]
+) -> Checkpointer:
+  """Makes the checkpointer that an experiment's `CheckpointingConfig` describes.
+
+  Args:
+    config: says when to save and what to keep.
+    objects: what to save, by name.
+    directory: where the files go.
+  """
+  return Checkpointer(
+    objects,
+    directory,
+    time_delta_minutes=config.time_delta_minutes,
+    max_to_keep=config.max_to_keep,
+    keep_checkpoint_every_n_hours=config.keep_checkpoint_every_n_hours,
+  )
+
+
 def _files(directory: pathlib.Path, *kinds: str) -> list[pathlib.Path]:
   paths = [path for kind in kinds for path in directory.glob(f'{kind}-*.pickle')]
   return sorted(paths, key=_number)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import contextlib
 import threading
 from collections.abc import Iterable, Iterator
 from typing import Generic, TypeVar
@@ -84,6 +85,25 @@ class PrefetchingIterator(Iterator[T], Generic[T]):
   def retrieved_elements(self) -> int:
     """Returns how many elements `next` has returned."""
     return self._retrieved
+
+  @contextlib.contextmanager
+  def taking_one(self, reader: str) -> Iterator[None]:
+    """Checks that a step of the learner takes one element.
+
+    Args:
+      reader: what reads ahead, for the message.
+
+    Raises:
+      RuntimeError: the step took none, or several.
+    """
+    before = self._retrieved
+    yield
+    taken = self._retrieved - before
+    if taken != 1:
+      raise RuntimeError(
+        f'A step of the learner has to take exactly one batch from its dataset, but it took {taken}: '
+        f'make_learner must not read ahead, since {reader} does.'
+      )
 
   def close(self, timeout: float = 0.0) -> bool:
     """Asks the thread to end, which it does once the iterable has returned its next element.

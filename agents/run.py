@@ -216,8 +216,7 @@ def _saved_steps(directory: Path) -> int:
   from agents import checkpointing  # Imports JAX, which checks before this one need not wait for.
 
   with usage_errors(ValueError):
-    states = checkpointing.read_newest(directory / 'checkpoints') or {}
-  return int(states['counter']['counts'].get('actor_steps', 0))
+    return checkpointing.saved_steps(directory / 'checkpoints')
 
 
 def _check_steps_left(settings: Settings, directory: Path) -> None:

@@ -123,26 +123,21 @@ def make_trainer(environment: Environment, algorithm: Algorithm, config: AnakinC
       state = jax.lax.fori_loop(0, iterations, lambda _, s, policy=policy: act(policy, s)[0], state)
     return state
 
-  def update(state: TrainState, key: jax.Array) -> tuple[TrainState, Mapping[str, jax.Array]]:
-    batch = replay_lib.sample(
-      state.replay,
-      key,
-      config.batch_size,
-      n_step=config.n_step,
-      discount=config.discount,
-      reward_scale=config.reward_scale,
-    )
-    updated, metrics = algorithm.update(state.algorithm, batch)
-    return state._replace(algorithm=updated), metrics
-
   def iteration(state: TrainState) -> tuple[TrainState, Mapping[str, jax.Array]]:
     state, steps = act(algorithm.policy, state)
     key, sample_key = jax.random.split(state.key)
 
     # Replay stays outside of what the scan carries, since it does not change in there.
     def body(learned: TrainingState, key: jax.Array) -> tuple[TrainingState, Mapping[str, jax.Array]]:
-      new, metrics = update(state._replace(algorithm=learned), key)
-      return new.algorithm, metrics
+      batch = replay_lib.sample(
+        state.replay,
+        key,
+        config.batch_size,
+        n_step=config.n_step,
+        discount=config.discount,
+        reward_scale=config.reward_scale,
+      )
+      return algorithm.update(learned, batch)
 
     learned, metrics = jax.lax.scan(body, state.algorithm, jax.random.split(sample_key, config.num_updates))
     last = steps.timestep.last

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
 import os
 from pathlib import Path
 from typing import Any
@@ -11,16 +10,15 @@ from typing import Any
 import dm_env
 import jax
 
-from agents import checkpointing, environments, experiments
+from agents import checkpointing, experiments
 from agents.command import launching
 from agents.command.metrics import Evaluation
 from agents.command.registry import Agent
 from agents.command.remote_logging import Receiver, RemoteLogger
 from agents.command.reporting import Report, learner_period
+from agents.command.runner import Runner
 from agents.command.settings import Settings
 from agents.nodes.evaluator import PeriodicEvaluator
-
-from acme import specs  # isort: skip
 
 NODES_DIRECTORY = 'nodes'
 # So that many nodes don't fight for few cores. What learns is left as it is.
@@ -34,17 +32,12 @@ _ONE_THREAD = {
 _XLA_ONE_THREAD = '--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1'
 
 
-class DistributedRunner:
-  """A run of many nodes that is ready to start; making it writes nothing.
-
-  Args:
-    settings: of the run; `config` holds every option of the agent.
-    agent: what the settings name.
-    environment: what the settings name, for its spec.
+class DistributedRunner(Runner):
+  """A run of many nodes; its arguments are those of `Runner`.
 
   Raises:
-    ValueError: the agent doesn't fit the environment, its replay limits could never be met, its learners
-      cannot work together, or the installed Acme makes programs of its own.
+    ValueError: as `Runner` does, and if its learners cannot work together or the installed Acme makes
+      programs of its own.
   """
 
   def __init__(self, settings: Settings, agent: Agent, environment: dm_env.Environment):
@@ -64,12 +57,7 @@ class DistributedRunner:
           f'{settings.num_learner_nodes} learners cannot share num_learner_devices=1: add '
           f'--config_overrides=num_learner_devices={settings.num_learner_nodes}, or a multiple of it'
         )
-    self._settings = settings
-    self._builder = agent.make_builder(agent.config(**settings.config))
-    self._network_factory = functools.partial(agent.make_networks, **settings.networks)
-    self._spec = specs.make_environment_spec(environment)
-    policy = self._builder.make_policy(self._network_factory(self._spec), self._spec)
-    self._builder.make_replay_tables(self._spec, policy)
+    super().__init__(settings, agent, environment)
 
   @property
   def device(self) -> str:
@@ -77,11 +65,6 @@ class DistributedRunner:
     settings = self._settings
     kind = 'processes' if settings.launch == 'local_mp' else 'threads'
     return f'{settings.num_actors} actors in {kind} of their own'
-
-  @property
-  def replay_bytes(self) -> int:
-    """Memory that replay will take at the most."""
-    return self._builder.projected_replay_bytes(self._spec, self._settings.steps)
 
   def run(self, directory: Path) -> Evaluation:
     """Trains to the end, from the checkpoint in the directory if there is one.
@@ -96,9 +79,8 @@ class DistributedRunner:
       RunError: a node failed.
       KeyboardInterrupt: upon Ctrl-C or SIGTERM.
     """
-    states = checkpointing.read_newest(directory / 'checkpoints') or {'counter': {'counts': {}}}
     report = Report(self._settings, directory)
-    report.resume_at(int(states['counter']['counts'].get('actor_steps', 0)))
+    report.resume_at(checkpointing.saved_steps(directory / 'checkpoints'))
     try:
       with Receiver(report) as receiver:
         program = self._make_program(directory, receiver.address)
@@ -113,31 +95,14 @@ class DistributedRunner:
   def _make_program(self, directory: Path, address: str) -> Any:
     settings = self._settings
     period = learner_period(settings)
-
-    def make_environment(seed: int) -> dm_env.Environment:
-      return environments.make(settings.env, seed=int(seed))
+    make_environment = self._make_environment
 
     def make_logger(label: str, steps_key: str | None = None, task_instance: int = 0) -> RemoteLogger:
       del steps_key, task_instance
       return RemoteLogger(address, label, period if label in ('learner', 'replay') else 0)
 
-    # Acme declares whole minutes, and takes any number of them.
-    minutes: Any = settings.checkpoint_minutes
-    replay_minutes: Any = settings.replay_checkpoint_minutes
-    training: experiments.ExperimentConfig[Any, Any, Any] = experiments.ExperimentConfig(
-      builder=self._builder,
-      network_factory=self._network_factory,
-      environment_factory=make_environment,
-      max_num_actor_steps=settings.steps,
-      seed=settings.seed,
-      environment_spec=self._spec,
-      logger_factory=make_logger,
-      checkpointing=experiments.CheckpointingConfig(
-        directory=str(directory),
-        add_uid=False,
-        time_delta_minutes=minutes,
-        replay_checkpointing_time_delta_minutes=replay_minutes,
-      ),
+    training = self._make_experiment(
+      directory, self._builder, make_logger, settings.replay_checkpoint_minutes
     )
 
     def make_evaluator(random_key: Any, variable_source: Any, counter: Any, make_actor_fn: Any) -> Any:

@@ -201,10 +201,7 @@ class LearnerLogger:
     if step < self._next:
       return
     self._next = step + self._period
-    values = {
-      name: float(value) for name, value in data.items() if not name.endswith(_COUNTS) and np.ndim(value) == 0
-    }
-    self._recorder.record('learner', step, {**values, 'steps': float(data['learner_steps'])})
+    self._recorder.record('learner', step, {**_scalars(data), 'steps': float(data['learner_steps'])})
 
   def close(self) -> None:
     """Has nothing to end."""
@@ -228,12 +225,14 @@ class ReplayLogger:
     """Takes the numbers of one moment, and a `warning` if there is one."""
     if 'warning' in data:
       self._on_warning(data['warning'])
-    values = {
-      name: float(value)
-      for name, value in data.items()
-      if name != 'warning' and not name.endswith(_COUNTS) and np.ndim(value) == 0
-    }
-    self._recorder.record('replay', self._current_step(), values)
+    numbers = {name: value for name, value in data.items() if name != 'warning'}
+    self._recorder.record('replay', self._current_step(), _scalars(numbers))
 
   def close(self) -> None:
     """Has nothing to end."""
+
+
+def _scalars(data: Mapping[str, Any]) -> dict[str, float]:
+  return {
+    name: float(value) for name, value in data.items() if not name.endswith(_COUNTS) and np.ndim(value) == 0
+  }

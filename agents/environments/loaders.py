@@ -27,16 +27,11 @@ from agents.environments.wrappers import (
   TimeLimit,
   has_action_mask,
 )
+from agents.optional import import_module
 
 
 def _import(module: str, where: str = '') -> ModuleType:
-  package = module.partition('.')[0]
-  try:
-    return importlib.import_module(module)
-  except ModuleNotFoundError as error:
-    if error.name != package:
-      raise
-  raise ImportError(f'{package} is not installed: `uv sync --extra envs` brings it{where}.')
+  return import_module(module, f'`uv sync --extra envs` brings it{where}')
 
 
 @contextlib.contextmanager

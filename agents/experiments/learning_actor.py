@@ -112,12 +112,5 @@ class LearningActor(core.Actor):
         polls += 1
 
   def _step_learner(self) -> None:
-    before = self._batches.retrieved_elements()
-    with self._interrupts.deferred():
+    with self._batches.taking_one('run_experiment'), self._interrupts.deferred():
       self._learner.step()
-    taken = self._batches.retrieved_elements() - before
-    if taken != 1:
-      raise RuntimeError(
-        f'A step of the learner has to take exactly one batch from its dataset, but it took {taken}: '
-        'make_learner must not read ahead, since run_experiment does.'
-      )

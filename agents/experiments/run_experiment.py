@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import dm_env
@@ -12,9 +12,9 @@ import reverb
 from absl import logging
 
 from agents import acme_compat
-from agents.checkpointing import Checkpointer, Saveable
+from agents.checkpointing import make_checkpointer
 from agents.experiments import rate_limits
-from agents.experiments.config import CheckpointingConfig, ExperimentConfig, make_policy
+from agents.experiments.config import ExperimentConfig, make_policy
 from agents.experiments.interrupts import DeferredInterrupts
 from agents.experiments.learning_actor import LearningActor
 from agents.prefetch import PrefetchingIterator
@@ -95,7 +95,9 @@ def run_experiment(
     checkpointer = None
     if experiment.checkpointing is not None:
       saved = {'learner': learner, 'counter': counter}
-      checkpointer = _make_checkpointer(experiment.checkpointing, saved)
+      config = experiment.checkpointing
+      directory = paths.process_path(config.directory, 'checkpoints', add_uid=config.add_uid)
+      checkpointer = make_checkpointer(config, saved, directory)
       checkpointer.restore()
     actor_counter = acme_compat.Counter(counter, prefix='actor', time_delta=0.0)
     steps_before = int(counter.get_counts().get(actor_counter.get_steps_key(), 0))
@@ -161,16 +163,6 @@ def run_experiment(
 
 def _uint32(key: jax.Array) -> int:
   return int(jax.random.bits(key, dtype='uint32'))
-
-
-def _make_checkpointer(config: CheckpointingConfig, saved: Mapping[str, Saveable]) -> Checkpointer:
-  return Checkpointer(
-    saved,
-    paths.process_path(config.directory, 'checkpoints', add_uid=config.add_uid),
-    time_delta_minutes=config.time_delta_minutes,
-    max_to_keep=config.max_to_keep,
-    keep_checkpoint_every_n_hours=config.keep_checkpoint_every_n_hours,
-  )
 
 
 def _stop_reading(

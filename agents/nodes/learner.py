@@ -15,7 +15,7 @@ from absl import logging
 from launchpad import context
 
 from agents import acme_compat, data_parallel
-from agents.checkpointing import Checkpointer
+from agents.checkpointing import Checkpointer, make_checkpointer
 from agents.experiments import rate_limits
 from agents.learner import BlocksLearner
 from agents.nodes import replay as replay_lib
@@ -170,7 +170,10 @@ class LearnerWorker:
     if self._primary is not None:
       learner.restore(supervision.Remote(self._primary, stop).save())
     elif experiment.checkpointing is not None:
-      checkpointer = make_checkpointer(experiment.checkpointing, learner, counter, self._directory)
+      assert self._directory is not None
+      # The counts are saved after the learner.
+      saved: dict[str, Any] = {'learner': learner, 'counter': _Counts(counter)}
+      checkpointer = make_checkpointer(experiment.checkpointing, saved, self._directory)
       checkpointer.restore()
       self._unsaved = True
     self._learner = learner
@@ -221,9 +224,9 @@ class LearnerWorker:
         ready = data_parallel.all_agree(ready)
       if not ready:
         return
-      before = batches.retrieved_elements()
       try:
-        learner.step()
+        with batches.taking_one('the learner node'):
+          learner.step()
       except StopIteration:
         supervision.check(stop)
         raise RuntimeError(
@@ -235,12 +238,6 @@ class LearnerWorker:
           raise
         logging.exception('Replay is gone.')
         return
-      taken = batches.retrieved_elements() - before
-      if taken != 1:
-        raise RuntimeError(
-          f'A step of the learner has to take exactly one batch from its dataset, but it took {taken}: '
-          'make_learner must not read ahead, since the learner node does.'
-        )
 
   def _wait_for_batch(
     self,
@@ -286,25 +283,6 @@ class _Counts:
 
   def restore(self, state: Any) -> None:
     """Leaves the counts, which may have moved on, as the counter has restored them."""
-
-
-def make_checkpointer(config: Any, learner: Any, counter: Any, directory: str | None) -> Checkpointer:
-  """Makes the checkpointer of a learner and the counts of its program.
-
-  Args:
-    config: the experiment's `CheckpointingConfig`.
-    learner: is saved and restored.
-    counter: the program's, is saved after the learner.
-    directory: of the checkpoints.
-  """
-  assert directory is not None
-  return Checkpointer(
-    {'learner': learner, 'counter': _Counts(counter)},
-    directory,
-    time_delta_minutes=config.time_delta_minutes,
-    max_to_keep=config.max_to_keep,
-    keep_checkpoint_every_n_hours=config.keep_checkpoint_every_n_hours,
-  )
 
 
 def find_environment_spec(experiment: Any) -> specs.EnvironmentSpec:

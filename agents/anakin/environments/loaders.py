@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable, Mapping
-from types import ModuleType
 from typing import Any
 
 from agents.anakin.environments.adapters import from_brax, from_gymnax
@@ -13,6 +11,7 @@ from agents.anakin.environments.catch import catch
 from agents.anakin.environments.pendulum import pendulum
 from agents.anakin.environments.protocol import Environment
 from agents.anakin.environments.wrappers import canonical_actions, time_limit
+from agents.optional import import_module
 
 _TASKS: Mapping[str, Callable[[], Environment]] = {
   'cartpole': lambda: time_limit(cartpole(), 500),
@@ -28,7 +27,7 @@ def _builtin(task: str) -> Environment:
 
 
 def _gymnax(task: str) -> Environment:
-  gymnax = _import('gymnax', 'uv sync --extra anakin')
+  gymnax = import_module('gymnax', '`uv sync --extra anakin` brings it')
   if task not in gymnax.registered_envs:
     raise ValueError(f'gymnax has no environment {task!r}, it has {sorted(gymnax.registered_envs)}.')
   environment, params = gymnax.make(task)
@@ -36,7 +35,7 @@ def _gymnax(task: str) -> Environment:
 
 
 def _brax(task: str) -> Environment:
-  envs: Any = _import('brax.envs', 'uv pip install brax')
+  envs: Any = import_module('brax.envs', '`uv pip install brax` brings it')
   return from_brax(envs.get_environment(task))
 
 
@@ -68,13 +67,3 @@ def make(name: str) -> Environment:
       f'in gymnax:Pendulum-v1, got {name!r}.'
     )
   return canonical_actions(_LIBRARIES[library](task))
-
-
-def _import(module: str, command: str) -> ModuleType:
-  package = module.partition('.')[0]
-  try:
-    return importlib.import_module(module)
-  except ModuleNotFoundError as error:
-    if error.name != package:
-      raise
-  raise ImportError(f'{package} is not installed: `{command}` brings it.')
