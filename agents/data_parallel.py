@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -29,9 +30,30 @@ def join_processes(coordinator_address: str, num_processes: int, process_id: int
   jax.distributed.initialize(coordinator_address, num_processes, process_id)
 
 
-def all_agree(vote: bool) -> bool:
-  """Returns whether all processes that learn as one have voted yes; waits for their votes."""
-  return bool(np.all(multihost_utils.process_allgather(np.asarray(vote))))
+def leave_processes() -> None:
+  """Ends what `join_processes` began; waits for the others.
+
+  From then on each process may end when it likes. What is on its devices can still be read.
+  """
+  jax.distributed.shutdown()
+
+
+def highest_vote(vote: int) -> int:
+  """Returns the highest of the votes of all processes that learn as one; waits for them."""
+  return int(np.max(multihost_utils.process_allgather(np.asarray(vote))))
+
+
+def from_first(value: Any) -> Any:
+  """Returns what the first of the processes that learn as one gave; waits for it.
+
+  Args:
+    value: anything that can be pickled; that of the other processes is of no matter.
+  """
+  first = jax.process_index() == 0
+  data = np.frombuffer(pickle.dumps(value), np.uint8) if first else np.zeros(0, np.uint8)
+  # All have to bring arrays of one shape.
+  size = highest_vote(data.size)
+  return pickle.loads(bytes(multihost_utils.broadcast_one_to_all(np.resize(data, size))))
 
 
 def learner_devices(num_devices: int | None) -> list[jax.Device]:

@@ -22,12 +22,22 @@ from absl import flags
 
 from agents import environments
 from agents.command import flags as command_flags
-from agents.command import metrics, overrides, quiet
+from agents.command import overrides, quiet
 from agents.command.registry import AGENTS
 from agents.command.settings import Settings
 from agents.command.usage import RunError, UsageError, usage_errors
+from agents.records import metrics
 
 _ACME_MODULES = ('acme', 'launchpad', 'matplotlib', 'reverb', 'tensorboardX', 'tensorflow', 'tqdm')
+_DISTRIBUTED_FLAGS = (
+  'num_actors',
+  'num_learner_nodes',
+  'num_hosts',
+  'host_index',
+  'coordinator_address',
+  'launch',
+  'replay_checkpoint_minutes',
+)
 FAILURE_EXIT_CODE = 1
 USAGE_EXIT_CODE = 2
 INTERRUPTED_EXIT_CODE = 130
@@ -56,10 +66,7 @@ def _new_run(parsed: flags.FlagValues) -> tuple[Settings, Path]:
     config=config,
     networks=networks,
     runner=parsed.runner,
-    num_actors=parsed.num_actors,
-    num_learner_nodes=parsed.num_learner_nodes,
-    launch=parsed.launch,
-    replay_checkpoint_minutes=parsed.replay_checkpoint_minutes,
+    **{name: getattr(parsed, name) for name in _DISTRIBUTED_FLAGS},
   )
   _check_runner(settings, parsed)
   return settings, directory
@@ -91,17 +98,7 @@ def _resumed_run(parsed: flags.FlagValues) -> tuple[Settings, Path]:
           f'the run in {directory} has {name}={stored.get(name, "its default")}, so it cannot be resumed '
           f'with --{flag}={name}={value}'
         )
-  new = (
-    'steps',
-    'eval_every',
-    'num_eval_episodes',
-    'checkpoint_minutes',
-    'runner',
-    'num_actors',
-    'num_learner_nodes',
-    'launch',
-    'replay_checkpoint_minutes',
-  )
+  new = ('steps', 'eval_every', 'num_eval_episodes', 'checkpoint_minutes', 'runner', *_DISTRIBUTED_FLAGS)
   changed = {name: getattr(parsed, name) for name in new if parsed[name].present}
   settings = dataclasses.replace(settings, **changed)
   _check_runner(settings, parsed)
@@ -109,9 +106,21 @@ def _resumed_run(parsed: flags.FlagValues) -> tuple[Settings, Path]:
 
 
 def _check_runner(settings: Settings, parsed: flags.FlagValues) -> None:
-  for name in ('num_actors', 'num_learner_nodes', 'launch', 'replay_checkpoint_minutes'):
+  for name in _DISTRIBUTED_FLAGS:
     if settings.runner == 'local' and parsed[name].present:
       raise UsageError(f'--{name} is for runs of many nodes: add --runner=distributed, or leave it out')
+  if settings.num_hosts > 1:
+    if not re.fullmatch(r'.+:\d+', settings.coordinator_address or ''):
+      raise UsageError(
+        f'--num_hosts={settings.num_hosts} needs --coordinator_address, host and port of host 0, as in '
+        f'10.0.0.1:1234, got {settings.coordinator_address!r}'
+      )
+    if settings.host_index >= settings.num_hosts:
+      raise UsageError(
+        f'--host_index must be below --num_hosts={settings.num_hosts}, got {settings.host_index}'
+      )
+  elif settings.host_index or settings.coordinator_address:
+    raise UsageError('--host_index and --coordinator_address need --num_hosts, the number of hosts')
 
 
 def has_checkpoint(directory: Path) -> bool:

@@ -12,13 +12,14 @@ import jax
 
 from agents import checkpointing, experiments
 from agents.command import launching
-from agents.command.metrics import Evaluation
 from agents.command.registry import Agent
 from agents.command.remote_logging import Receiver, RemoteLogger
 from agents.command.reporting import Report, learner_period
 from agents.command.runner import Runner
 from agents.command.settings import Settings
 from agents.nodes.evaluator import PeriodicEvaluator
+from agents.nodes.learner import Peers
+from agents.records.metrics import Evaluation
 
 NODES_DIRECTORY = 'nodes'
 # So that many nodes don't fight for few cores. What learns is left as it is.
@@ -46,16 +47,22 @@ class DistributedRunner(Runner):
         '--runner=distributed works with dm-acme 0.4.0; with the head of Acme, launch '
         'acme.jax.experiments.make_distributed_experiment from a script of your own'
       )
-    if settings.num_learner_nodes > 1:
+    num_learners = settings.num_learner_nodes * settings.num_hosts
+    if num_learners > 1:
       if settings.launch != 'local_mp':
         raise ValueError(
-          f'--num_learner_nodes={settings.num_learner_nodes} needs --launch=local_mp, since each learner '
-          f'needs a JAX of its own, got --launch={settings.launch}'
+          f'{num_learners} learners need --launch=local_mp, since each needs a JAX of its own, got '
+          f'--launch={settings.launch}'
+        )
+      if min(settings.num_learner_nodes, settings.num_hosts) > 1:
+        raise ValueError(
+          f'--num_learner_nodes={settings.num_learner_nodes} and --num_hosts={settings.num_hosts} do not go '
+          'together: one learner can use all devices of its host, so leave out the first'
         )
       if settings.config['num_learner_devices'] == 1:
         raise ValueError(
-          f'{settings.num_learner_nodes} learners cannot share num_learner_devices=1: add '
-          f'--config_overrides=num_learner_devices={settings.num_learner_nodes}, or a multiple of it'
+          f'{num_learners} learners cannot share num_learner_devices=1: add '
+          f'--config_overrides=num_learner_devices={num_learners}, or a multiple of it'
         )
     super().__init__(settings, agent, environment)
 
@@ -121,11 +128,16 @@ class DistributedRunner(Runner):
       )
 
     experiment = dataclasses.replace(training, evaluator_factories=[make_evaluator])
+    peers = None
+    if settings.num_hosts > 1:
+      assert settings.coordinator_address is not None
+      peers = Peers(settings.coordinator_address, settings.num_hosts, settings.host_index)
     return experiments.make_distributed_experiment(
       experiment,
       settings.num_actors,
       num_learner_nodes=settings.num_learner_nodes,
       name=settings.agent,
+      peers=peers,
     )
 
 

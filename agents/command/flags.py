@@ -104,6 +104,20 @@ def define() -> flags.FlagValues:
     'Learners of a distributed run, each with an equal part of num_learner_devices.',
     flag_values=defined,
   )
+  flags.DEFINE(positive, 'num_hosts', 1, 'Hosts whose distributed runs learn as one.', flag_values=defined)
+  flags.DEFINE(
+    _NumberParser(int, 0, 'a whole number of at least 0'),
+    'host_index',
+    0,
+    'Number of this host, from 0.',
+    flag_values=defined,
+  )
+  flags.DEFINE_string(
+    'coordinator_address',
+    None,
+    'Where the learners of several hosts find each other: a free port of host 0, as in 10.0.0.1:1234.',
+    flag_values=defined,
+  )
   flags.DEFINE_enum(
     'launch',
     'local_mp',

@@ -8,10 +8,10 @@ import jax
 
 from agents import experiments
 from agents.command import loggers
-from agents.command.metrics import Evaluation
 from agents.command.reporting import Report
 from agents.command.runner import Runner
 from agents.command.watching import WatchedBuilder
+from agents.records.metrics import Evaluation
 
 
 class LocalRunner(Runner):

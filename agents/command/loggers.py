@@ -5,15 +5,13 @@ The loggers have the methods of `acme.utils.loggers.Logger`, and need no Acme.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
-import tensorboardX
 
-from agents.command import metrics
+from agents.records.metrics import Evaluation
+from agents.records.recorder import Recorder
 
 # The counter of Acme's experiments that all components share.
 _STEPS = 'actor_steps'
@@ -29,68 +27,6 @@ class Logger(Protocol):
 
   def close(self) -> None:
     """Ends the log."""
-
-
-class Recorder:
-  """Writes the metrics of a run to `metrics.csv` and to TensorBoard events.
-
-  The step of the first record tells where the run goes on: what the files hold of later steps, from a
-  run that was killed after its last checkpoint, is dropped.
-
-  Args:
-    directory: of the run; its files are continued.
-
-  Attributes:
-    evaluations: those of the run so far, by rising step.
-  """
-
-  def __init__(self, directory: Path):
-    self.evaluations: list[metrics.Evaluation] = []
-    self._directory = directory
-    self._start = time.monotonic()
-    self._file: metrics.MetricsFile | None = None
-    self._events: Any = None
-
-  def record(self, label: str, step: int, values: Mapping[str, float]) -> float:
-    """Writes metrics that were measured together.
-
-    Args:
-      label: what was measured.
-      step: environment steps of training before.
-      values: the metrics, by name.
-
-    Returns:
-      The seconds that the run has been running for, pauses left out.
-    """
-    if self._file is None:
-      self._open(step)
-    assert self._file is not None
-    wall_time = time.monotonic() - self._start
-    self._file.write(step, wall_time, label, values)
-    for name, value in values.items():
-      self._events.add_scalar(f'{label}/{name}', value, step)
-    return wall_time
-
-  def resume_at(self, step: int) -> None:
-    """Says where the run goes on, before the first record does."""
-    if self._file is None:
-      self._open(step)
-
-  def close(self) -> None:
-    """Closes the files."""
-    if self._file is not None:
-      self._file.close()
-      self._events.close()
-
-  def _open(self, step: int) -> None:
-    path = self._directory / metrics.FILE_NAME
-    resumed = path.exists()
-    if resumed:
-      rows = metrics.rewind(path, step)
-      self.evaluations = metrics.evaluations(rows)
-      self._start -= rows[-1].wall_time if rows else 0.0
-    self._file = metrics.MetricsFile(path)
-    self._events = tensorboardX.SummaryWriter(str(self._directory), purge_step=step + 1 if resumed else None)
 
 
 class Episode(NamedTuple):
@@ -143,9 +79,7 @@ class EvaluationLogger:
     on_evaluation: is told of each evaluation.
   """
 
-  def __init__(
-    self, recorder: Recorder, num_episodes: int, on_evaluation: Callable[[metrics.Evaluation], None]
-  ):
+  def __init__(self, recorder: Recorder, num_episodes: int, on_evaluation: Callable[[Evaluation], None]):
     self._recorder = recorder
     self._num_episodes = num_episodes
     self._on_evaluation = on_evaluation
@@ -160,18 +94,8 @@ class EvaluationLogger:
       return
     # Nothing has been counted before the first step of training.
     step = int(data.get(_STEPS, 0))
-    values = {
-      'return_mean': float(np.mean(self._returns)),
-      'return_std': float(np.std(self._returns)),
-      'return_min': min(self._returns),
-      'return_max': max(self._returns),
-      'length_mean': float(np.mean(self._lengths)),
-      'episodes': len(self._returns),
-    }
+    evaluation = self._recorder.record_evaluation(step, self._returns, self._lengths)
     self._returns, self._lengths = [], []
-    wall_time = self._recorder.record('evaluation', step, values)
-    evaluation = metrics.Evaluation(step, wall_time, **values)
-    self._recorder.evaluations.append(evaluation)
     self._on_evaluation(evaluation)
 
   def close(self) -> None:

@@ -6,10 +6,12 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from agents.command import loggers, plotting
-from agents.command.metrics import Evaluation
-from agents.command.progress import Progress, evaluation_header, evaluation_row
+from agents.command import loggers
 from agents.command.settings import Settings
+from agents.records import plotting
+from agents.records.metrics import Evaluation
+from agents.records.progress import Progress, evaluation_header, evaluation_row
+from agents.records.recorder import Recorder
 
 CURVE_FILE_NAME = 'learning_curve.png'
 # How often learner metrics are recorded between two evaluations.
@@ -38,7 +40,7 @@ class Report:
     self.progress = Progress(settings.steps)
     self._settings = settings
     self._directory = directory
-    self._recorder = loggers.Recorder(directory)
+    self._recorder = Recorder(directory)
     self._next_drawing = 0.0
     self.progress.print(evaluation_header(settings.num_eval_episodes))
 

@@ -30,6 +30,9 @@ class Settings:
     runner: what runs it, `local` or `distributed`.
     num_actors: actors of a distributed run.
     num_learner_nodes: learners of a distributed run.
+    num_hosts: hosts whose distributed runs learn as one.
+    host_index: number of this one, from 0.
+    coordinator_address: where their learners find each other, host and port; None for one host.
     launch: what the nodes of a distributed run are, processes (`local_mp`) or threads (`local_mt`).
     replay_checkpoint_minutes: minutes between checkpoints of the replay of a distributed run; None for none.
   """
@@ -46,6 +49,9 @@ class Settings:
   runner: str = 'local'
   num_actors: int = 2
   num_learner_nodes: int = 1
+  num_hosts: int = 1
+  host_index: int = 0
+  coordinator_address: str | None = None
   launch: str = 'local_mp'
   replay_checkpoint_minutes: float | None = None
 

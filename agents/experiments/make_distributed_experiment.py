@@ -40,6 +40,7 @@ def make_distributed_experiment(
   name: str = 'agent',
   program: lp.Program | None = None,
   num_tasks_per_inference_server: int = 1,
+  peers: learner_lib.Peers | None = None,
 ) -> lp.Program:
   """Makes a program that trains with many actors, for Launchpad to run as processes or threads.
 
@@ -65,13 +66,16 @@ def make_distributed_experiment(
     name: of the program.
     program: where to add the nodes; by default a new program.
     num_tasks_per_inference_server: of no use without `inference_server_config`.
+    peers: where several hosts run a program like this one, each with actors, replay and budget of its own,
+      and their learners learn as one: they begin with the state of the first and average over the devices of
+      all. The head of Acme has no such argument.
 
   Returns:
     The program.
 
   Raises:
-    ValueError: a number is not positive, or learner and replay are to share a node that there is more than
-      one of.
+    ValueError: a number is not positive, learner and replay are to share a node that there is more than one
+      of, or there are several learners on each of several hosts.
     NotImplementedError: something is asked for that the installed Acme or Launchpad lacks.
   """
   del num_inference_servers, num_tasks_per_inference_server
@@ -86,6 +90,11 @@ def make_distributed_experiment(
     raise ValueError(
       'multithreading_colocate_learner_and_reverb needs num_learner_nodes=1, since replay can share a node '
       f'with one learner only, got {num_learner_nodes}.'
+    )
+  if peers is not None and num_learner_nodes > 1:
+    raise ValueError(
+      f'peers needs num_learner_nodes=1, one learner in each of the {peers.number} programs, got '
+      f'{num_learner_nodes}: one learner can use all devices of its host.'
     )
   for argument, value, module in (
     ('inference_server_config', inference_server_config, 'acme.jax.inference_server'),
@@ -115,6 +124,9 @@ def make_distributed_experiment(
   evaluators = experiment.get_evaluator_factories()
   num_evaluators = max(1, len(evaluators))
   learner_key, *keys = _keys(experiment.seed, 1 + num_actors + num_evaluators)
+  if peers is not None and peers.rank > 0:
+    # The learners share their key, and nobody else does.
+    _, *keys = _keys(experiment.seed, 1 + num_actors + num_evaluators, peers.rank)
   actor_keys, evaluator_keys = keys[:num_actors], keys[num_actors:]
 
   program = program or lp.Program(name=name)
@@ -143,7 +155,8 @@ def make_distributed_experiment(
 
   coordinator = lp.Address('jax')
 
-  def make_learner_node(index: int, directory: str | None, primary: Any) -> lp.CourierNode:
+  def make_learner_node(index: int) -> lp.CourierNode:
+    in_program = learner_lib.Peers(coordinator, num_learner_nodes, index)
     return lp.CourierNode(
       learner_lib.LearnerWorker,
       experiment,
@@ -151,12 +164,12 @@ def make_distributed_experiment(
       learner_key,
       replay,
       counter,
-      directory,
-      primary,
-      learner_lib.Peers(coordinator, num_learner_nodes, index) if num_learner_nodes > 1 else None,
+      directory if index == 0 else None,
+      index == 0,
+      in_program if num_learner_nodes > 1 else peers,
     )
 
-  learner_node = make_learner_node(0, directory, None)
+  learner_node = make_learner_node(0)
   if num_learner_nodes > 1:
     learner_node.allocate_address(coordinator)
   learners = [learner_node.create_handle()]
@@ -167,7 +180,7 @@ def make_distributed_experiment(
     with program.group('learner'):
       program.add_node(learner_node)
       for i in range(1, num_learner_nodes):
-        learners.append(program.add_node(make_learner_node(i, None, learners[0])))
+        learners.append(program.add_node(make_learner_node(i)))
 
   sources = itertools.cycle(learners)
   actor_nodes = [
@@ -203,7 +216,7 @@ def _make_tables(experiment: ExperimentConfig[Any, Any, Any]) -> list[reverb.Tab
   return tables
 
 
-def _keys(seed: int, number: int) -> list[np.ndarray]:
+def _keys(seed: int, number: int, *path: int) -> list[np.ndarray]:
   """Returns random keys without JAX, which would take the accelerator's memory from the learner."""
-  state = np.random.SeedSequence(seed % 2**64).generate_state(2 * number)
+  state = np.random.SeedSequence(seed % 2**64, spawn_key=path).generate_state(2 * number)
   return list(state.reshape(number, 2))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 import threading
+import time
 from collections.abc import Mapping
 from typing import Any
 
@@ -16,6 +17,7 @@ from agents import checkpointing
 from agents.nodes import supervision
 
 _POLL_SECONDS = 0.1
+_LOOK_SECONDS = 0.5
 # In which the learner may still ask for the counts that go into its last checkpoint, and all may say that
 # they have saved.
 _GRACE_SECONDS = 8.0
@@ -113,6 +115,28 @@ class ProgramCounter(counting.Counter):
 
   def _is_over(self, stage: Stage) -> bool:
     return len(self._reports[stage]) >= self._participants.get(stage, 0)
+
+
+class StageWatch:
+  """Looks whether a program has come to a stage, but not so often that it costs.
+
+  Args:
+    counter: its `ProgramCounter`, or that node.
+    stage: a `Stage`.
+  """
+
+  def __init__(self, counter: Any, stage: int):
+    self._counter = counter
+    self._stage = stage
+    self._reached = False
+    self._next_look = 0.0
+
+  def reached(self) -> bool:
+    """Returns whether the program had come to the stage within the last half second."""
+    if not self._reached and time.monotonic() >= self._next_look:
+      self._next_look = time.monotonic() + _LOOK_SECONDS
+      self._reached = self._counter.stage() >= self._stage
+    return self._reached
 
 
 def wait_for_stage(counter: Any, stage: int, stop: threading.Event) -> None:

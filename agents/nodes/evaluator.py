@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Mapping
 from typing import Any
 
@@ -12,13 +11,12 @@ import jax
 
 from agents import acme_compat
 from agents.nodes import supervision
-from agents.nodes.counter import Stage, wait_for_stage
+from agents.nodes.counter import Stage, StageWatch, wait_for_stage
 
 import acme  # isort: skip
 from acme import core  # isort: skip
 
 _POLL_SECONDS = 0.2
-_STAGE_SECONDS = 0.5
 _STEPS = 'actor_steps'
 
 
@@ -144,7 +142,6 @@ class EvaluatorWorker:
     self._learner = learner
     self._counter = counter
     self._final = False
-    self._next_look = 0.0
 
   def run(self) -> None:
     """Evaluates."""
@@ -154,11 +151,12 @@ class EvaluatorWorker:
     stop = supervision.stop_event()
     counter = supervision.Remote(self._counter, stop)
     variables = supervision.RemoteVariables(supervision.Remote(self._learner, stop))
+    settling = StageWatch(counter, Stage.SETTLE)
     actors: list[core.Actor] = []
 
     def check() -> None:
       supervision.check(stop)
-      if not self._final and self._training_is_over(counter):
+      if not self._final and settling.reached():
         raise _CutOffError
 
     def make_actor(*args: Any, **kwargs: Any) -> Any:
@@ -170,15 +168,20 @@ class EvaluatorWorker:
       counter.report(Stage.EVALUATE, self._name)
       worker.run()
     else:
-      self._evaluate(worker, actors, counter, stop)
+      self._evaluate(worker, actors, counter, settling, stop)
       counter.report(Stage.EVALUATE, self._name)
     stop.wait()
 
   def _evaluate(
-    self, loop: acme.EnvironmentLoop, actors: list[core.Actor], counter: Any, stop: threading.Event
+    self,
+    loop: acme.EnvironmentLoop,
+    actors: list[core.Actor],
+    counter: Any,
+    settling: StageWatch,
+    stop: threading.Event,
   ) -> None:
     try:
-      while not self._training_is_over(counter):
+      while not settling.reached():
         if isinstance(loop, PeriodicEvaluator):
           if not loop.evaluate_if_due():
             supervision.check(stop)
@@ -195,9 +198,3 @@ class EvaluatorWorker:
       for actor in actors:
         actor.update(wait=True)
       loop.run(num_episodes=1)
-
-  def _training_is_over(self, counter: Any) -> bool:
-    if time.monotonic() < self._next_look:
-      return False
-    self._next_look = time.monotonic() + _STAGE_SECONDS
-    return counter.stage() >= Stage.SETTLE

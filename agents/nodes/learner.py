@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import enum
 import threading
-import time
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -20,31 +20,45 @@ from agents.experiments import rate_limits
 from agents.learner import BlocksLearner
 from agents.nodes import replay as replay_lib
 from agents.nodes import supervision
-from agents.nodes.counter import Stage, wait_for_stage
+from agents.nodes.counter import Stage, StageWatch, wait_for_stage
 from agents.prefetch import PrefetchingIterator
 
 from acme import specs  # isort: skip
 from acme.utils import loggers  # isort: skip
 
 _POLL_SECONDS = 0.1
-_STAGE_SECONDS = 0.5
 # In which the counts that belong to the last checkpoint still arrive when the program stops.
 _GRACE_SECONDS = 5.0
 _CLOSING_SECONDS = 2.0
 
 
 class Peers(NamedTuple):
-  """The learners of a program, which learn as one.
+  """The learners of a program, or of the programs of several hosts, which learn as one.
 
   Attributes:
-    coordinator: where they find each other.
+    coordinator: where they find each other: host and port of the first, as in `10.0.0.1:1234`, or a Launchpad
+      address.
     number: how many there are.
     rank: number of this one, from 0.
   """
 
-  coordinator: lp.Address
+  coordinator: lp.Address | str
   number: int
   rank: int
+
+
+class _Vote(enum.IntEnum):
+  """What a learner has to say to its peers before each step; the highest vote holds for all.
+
+  Attributes:
+    LEARN: it has a batch.
+    THROUGH: its program's budget is spent.
+    STOP: its program stops.
+  """
+
+  LEARN = 0
+  THROUGH = 1
+  STOP = 2
 
 
 class LearnerWorker:
@@ -53,6 +67,10 @@ class LearnerWorker:
   The checkpoints hold the learner and the counts, in the form of `run_experiment`. Restoring the counts is
   the counter's own affair.
 
+  Learners with peers begin with the state of the first, and make the same number of steps: when the budget of
+  one program is spent the others learn no more, but read on until theirs is, and when one is stopped from
+  outside all are.
+
   Args:
     experiment: what the program runs.
     name: of this learner.
@@ -60,8 +78,8 @@ class LearnerWorker:
     replay: client of the replay server.
     counter: client of the counter.
     directory: of the checkpoints; None for none.
-    primary: client of the learner whose state to begin with, for one that only shares its work.
-    peers: where there are several learners; they make the same number of steps.
+    leads: whether it counts, logs and saves for its program; it needn't if another one does.
+    peers: where there are several learners.
   """
 
   def __init__(
@@ -72,7 +90,7 @@ class LearnerWorker:
     replay: reverb.Client,
     counter: Any,
     directory: str | None = None,
-    primary: Any = None,
+    leads: bool = True,
     peers: Peers | None = None,
   ):
     self._experiment = experiment
@@ -81,7 +99,7 @@ class LearnerWorker:
     self._replay = replay
     self._counter = counter
     self._directory = directory
-    self._primary = primary
+    self._leads = leads
     self._peers = peers
     self._stop = threading.Event()
     self._dataset: Any = None
@@ -89,7 +107,6 @@ class LearnerWorker:
     self._ready = threading.Event()
     self._ended = threading.Event()
     self._on_host: dict[str, tuple[Any, Any]] = {}
-    self._next_look = 0.0
     self._unsaved = False
     self._save_error: Exception | None = None
 
@@ -97,10 +114,6 @@ class LearnerWorker:
     """Returns the learner's variables as NumPy arrays, once there is a learner."""
     variables = self._wait_for_learner().get_variables(names)
     return [self._convert(name, value) for name, value in zip(names, variables, strict=True)]
-
-  def save(self) -> Any:
-    """Returns the learner's state, once there is a learner."""
-    return self._wait_for_learner().save()
 
   def run(self) -> None:
     """Learns.
@@ -122,7 +135,7 @@ class LearnerWorker:
       # Courier waits for calls under way before it ends.
       self._ended.set()
       # A learner that fails while the program goes on has not saved anything.
-      if self._primary is None and self._stop.is_set():
+      if self._leads and self._stop.is_set():
         self._report_saved()
     if self._unsaved:
       raise RuntimeError('The program stopped before the last checkpoint was written.') from self._save_error
@@ -147,7 +160,9 @@ class LearnerWorker:
   def _work(self) -> None:
     experiment, stop = self._experiment, supervision.stop_event()
     if self._peers is not None:
-      data_parallel.join_processes(self._peers.coordinator.resolve(), self._peers.number, self._peers.rank)
+      coordinator = self._peers.coordinator
+      address = coordinator if isinstance(coordinator, str) else coordinator.resolve()
+      data_parallel.join_processes(address, self._peers.number, self._peers.rank)
     counter = supervision.Remote(self._counter, stop, grace=_GRACE_SECONDS)
     environment_spec = find_environment_spec(experiment)
     networks = experiment.network_factory(environment_spec)
@@ -155,32 +170,33 @@ class LearnerWorker:
     self._dataset = experiment.builder.make_dataset_iterator(self._replay)
     batches: PrefetchingIterator[Any] = PrefetchingIterator(self._dataset)
     # The counts of one learner only, or each update would be counted once for each.
-    parent = counter if self._primary is None else None
+    parent = counter if self._leads else None
     learner_counter = acme_compat.Counter(parent, prefix='learner')
     learner = experiment.builder.make_learner(
       random_key=jax.numpy.asarray(self._random_key),
       networks=networks,
       dataset=batches,
-      logger_fn=experiment.logger_factory if self._primary is None else _no_logger,
+      logger_fn=experiment.logger_factory if self._leads else _no_logger,
       environment_spec=environment_spec,
       replay_client=self._replay,
       counter=learner_counter,
     )
     checkpointer = None
-    if self._primary is not None:
-      learner.restore(supervision.Remote(self._primary, stop).save())
-    elif experiment.checkpointing is not None:
+    if self._leads and experiment.checkpointing is not None:
       assert self._directory is not None
       # The counts are saved after the learner.
       saved: dict[str, Any] = {'learner': learner, 'counter': _Counts(counter)}
       checkpointer = make_checkpointer(experiment.checkpointing, saved, self._directory)
       checkpointer.restore()
       self._unsaved = True
+    if self._peers is not None:
+      # Not even checkpoints need agree, which the hosts write at times of their own.
+      learner.restore(data_parallel.from_first(learner.save()))
     self._learner = learner
     self._ready.set()
 
     try:
-      self._learn(learner, batches, counter, checkpointer, stop)
+      self._learn(learner, batches, StageWatch(counter, Stage.SETTLE), checkpointer, stop)
       if isinstance(learner, BlocksLearner):
         learner.wait()  # Or the evaluators would be given the params before the last.
       # Acme's counters sync about once a second, and upon this.
@@ -199,7 +215,7 @@ class LearnerWorker:
           raise
         # Where the program stops anyway, `run` says so.
         self._save_error = error
-    if self._primary is None:
+    if self._leads:
       self._report_saved()
     stop.wait()
     self._stop_reading(batches)
@@ -213,18 +229,14 @@ class LearnerWorker:
     self,
     learner: Any,
     batches: PrefetchingIterator[Any],
-    counter: Any,
+    settling: StageWatch,
     checkpointer: Checkpointer | None,
     stop: threading.Event,
   ) -> None:
     while True:
-      ready = self._wait_for_batch(batches, counter, checkpointer, stop)
-      # Who stops has to tell the others, or they would wait for its part of the next update.
-      if self._peers is not None:
-        ready = data_parallel.all_agree(ready)
-      if not ready:
-        return
       try:
+        if not self._may_learn(batches, settling, checkpointer, stop):
+          return
         with batches.taking_one('the learner node'):
           learner.step()
       except StopIteration:
@@ -239,19 +251,42 @@ class LearnerWorker:
         logging.exception('Replay is gone.')
         return
 
+  def _may_learn(
+    self,
+    batches: PrefetchingIterator[Any],
+    settling: StageWatch,
+    checkpointer: Checkpointer | None,
+    stop: threading.Event,
+  ) -> bool:
+    """Returns True once there is a batch here and with all peers, and False if learning is over."""
+    ready = self._wait_for_batch(batches, settling, checkpointer, stop)
+    if self._peers is None:
+      return ready
+    # Who stops has to tell the others, or they would wait for its part of the next update.
+    own_vote = _Vote.LEARN if ready else _Vote.STOP if stop.is_set() else _Vote.THROUGH
+    vote = data_parallel.highest_vote(own_vote)
+    if vote == _Vote.LEARN:
+      return True
+    data_parallel.leave_processes()
+    if vote == _Vote.STOP and not stop.is_set():
+      logging.warning('The program stops, since that of another host was stopped.')
+      lp.stop()
+    # The actors would wait for ever for someone to read what they insert.
+    while self._wait_for_batch(batches, settling, checkpointer, stop):
+      next(batches)
+    return False
+
   def _wait_for_batch(
     self,
     batches: PrefetchingIterator[Any],
-    counter: Any,
+    settling: StageWatch,
     checkpointer: Checkpointer | None,
     stop: threading.Event,
   ) -> bool:
     """Returns True once there is a batch, and False if learning is over."""
     while not stop.is_set():
-      if time.monotonic() >= self._next_look:
-        if counter.stage() >= Stage.SETTLE:
-          return False
-        self._next_look = time.monotonic() + _STAGE_SECONDS
+      if settling.reached():
+        return False
       if checkpointer is not None:
         checkpointer.save()
       if batches.wait(_POLL_SECONDS):

@@ -15,9 +15,9 @@ import pytest
 from agents import run
 from agents.checkpointing import Checkpointer
 from agents.command import flags as command_flags
-from agents.command import metrics
 from agents.command.settings import Settings
 from agents.command.usage import UsageError
+from agents.records import metrics
 
 _TINY = (
   '--steps=600',

@@ -39,7 +39,7 @@ SETTINGS = {
 
 def run(num_actors: int, flags: tuple[str, ...]) -> dict[str, float]:
   """Returns steps and updates per second of a run, and its measured samples per insert."""
-  from agents.command import metrics
+  from agents.records import metrics
 
   directory = Path(tempfile.mkdtemp()) / 'run'
   common = (

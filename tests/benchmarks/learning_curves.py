@@ -16,8 +16,8 @@ import subprocess
 import sys
 import tempfile
 
-from agents.command import metrics, plotting
 from agents.command.settings import Settings
+from agents.records import metrics, plotting
 
 
 def train(seed: int, directory: pathlib.Path, flags: list[str]) -> list[metrics.Evaluation]:

@@ -14,7 +14,7 @@ import sys
 
 import numpy as np
 
-from agents.command import metrics, plotting
+from agents.records import metrics, plotting
 from tests.benchmarks.learning_curves import parse, train
 
 RATIOS = (0.98, 0.89, 0.7, 0.5, 0.2)

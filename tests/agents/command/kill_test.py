@@ -11,7 +11,7 @@ import pytest
 pytest.importorskip('acme')
 
 from agents import run
-from agents.command import metrics
+from agents.records import metrics
 from tests.agents.command import program
 from tests.agents.command.program import TINY, Program
 

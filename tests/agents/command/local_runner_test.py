@@ -7,11 +7,11 @@ import pytest
 pytest.importorskip('acme')
 
 from agents import environments
-from agents.command import metrics
 from agents.command.local_runner import LocalRunner
 from agents.command.registry import AGENTS
 from agents.command.reporting import CURVE_FILE_NAME
 from agents.command.settings import Settings
+from agents.records import metrics
 
 _AGENT = AGENTS['sac']()
 

@@ -15,7 +15,7 @@ import psutil
 import pytest
 
 from agents import checkpointing
-from agents.command import metrics
+from agents.records import metrics
 
 TINY = (
   '--runner=distributed',

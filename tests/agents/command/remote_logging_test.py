@@ -7,10 +7,11 @@ import pytest
 
 pytest.importorskip('courier')
 
-from agents.command import metrics, remote_logging
+from agents.command import remote_logging
 from agents.command.reporting import Report
 from agents.command.settings import Settings
 from agents.nodes import supervision
+from agents.records import metrics
 
 _SETTINGS = Settings(
   agent='sac',

@@ -3,8 +3,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from agents.command import plotting
-from agents.command.metrics import Evaluation
+from agents.records import plotting
+from agents.records.metrics import Evaluation
 
 
 def _run(steps, means, std=1.0):

@@ -13,7 +13,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from scipy import special  # type: ignore[import-untyped]
 
-from agents.command.metrics import Evaluation
+from agents.records.metrics import Evaluation
 
 _CONFIDENCE = 0.95
 

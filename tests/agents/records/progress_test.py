@@ -4,8 +4,8 @@ import io
 
 import pytest
 
-from agents.command import progress as progress_lib
-from agents.command.progress import Progress
+from agents.records import progress as progress_lib
+from agents.records.progress import Progress
 
 
 class _Terminal(io.StringIO):

@@ -8,7 +8,7 @@ from typing import Any, TextIO
 
 import tqdm
 
-from agents.command.metrics import Evaluation
+from agents.records.metrics import Evaluation
 
 _STATE = '{n:,}/{total:,}{unit}{postfix}, {rate_noinv_fmt}, {remaining} left'
 _TERMINAL_SECONDS = 0.25

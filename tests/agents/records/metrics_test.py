@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from agents.command import metrics
-from agents.command.metrics import Evaluation, Row
+from agents.records import metrics
+from agents.records.metrics import Evaluation, Row
 
 _EVALUATION = {
   'return_mean': -150.0,
