@@ -132,13 +132,14 @@ class BlocksBuilder(
     del environment_spec
     if variable_source is None:
       raise ValueError('make_actor needs a variable_source, the learner whose params to follow, got None.')
+    period = self._config.variable_update_period
     return actors.make_actor(
       policy,
       random_key,
       variable_source,
       adder,
-      # An evaluator asks for the params when it needs them.
-      update_period=1 if adder is None else self._config.variable_update_period,
+      # An evaluator asks for the params when it needs them, and those of a learner right here cost nothing.
+      update_period=1 if adder is None or isinstance(variable_source, core.Learner) else period,
     )
 
   def make_learner(

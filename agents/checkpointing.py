@@ -88,7 +88,7 @@ class Checkpointer:
     """
     if not force and time.monotonic() - self._last_saved < self._seconds_between:
       return False
-    states = {name: _to_host(saveable.save()) for name, saveable in self._objects.items()}
+    states = {name: to_host(saveable.save()) for name, saveable in self._objects.items()}
     number = 1 + max(map(_number, self.checkpoints()), default=0)
     _write(self._directory / f'checkpoint-{number:08d}.pickle', pickle.dumps(states))
     self._drop_old()
@@ -145,7 +145,7 @@ def read_newest(directory: str | os.PathLike[str]) -> dict[str, Any] | None:
   for path in reversed(paths):
     payload = _read(path)
     if payload is not None:
-      return {name: _from_host(state) for name, state in pickle.loads(payload).items()}
+      return {name: from_host(state) for name, state in pickle.loads(payload).items()}
     logging.warning('The checkpoint %s is damaged and is passed over.', path)
   if paths:
     raise ValueError(
@@ -200,7 +200,9 @@ class _Key:
   data: np.ndarray
 
 
-def _to_host(state: Any) -> Any:
+def to_host(state: Any) -> Any:
+  """Returns a state that can be pickled, with NumPy arrays for JAX's, typed random keys included."""
+
   def convert(leaf: Any) -> Any:
     if not isinstance(leaf, jax.Array):
       return leaf
@@ -211,7 +213,9 @@ def _to_host(state: Any) -> Any:
   return jax.tree_util.tree_map(convert, state)
 
 
-def _from_host(state: Any) -> Any:
+def from_host(state: Any) -> Any:
+  """Returns a state as it was before `to_host`, but for its NumPy arrays."""
+
   def convert(leaf: Any) -> Any:
     if isinstance(leaf, _Key):
       return jax.random.wrap_key_data(jnp.asarray(leaf.data), impl=leaf.implementation)

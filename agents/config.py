@@ -47,7 +47,8 @@ class ReplayConfig:
       `min_replay_size * samples_per_insert`.
     replay_table_name: the name of the Reverb table.
     prefetch_size: batches read ahead of the learner.
-    variable_update_period: environment steps between an actor's fetches of params from another process.
+    variable_update_period: environment steps between an actor's fetches of params from another process; a
+      learner in the same one is followed step by step.
     random_steps: steps that each actor takes uniformly at random over the (legal) actions before it follows
       the policy, counted from its start.
   """
@@ -64,7 +65,7 @@ class ReplayConfig:
   samples_per_insert_tolerance_rate: float = 0.1
   replay_table_name: str = 'replay'
   prefetch_size: int = 2
-  variable_update_period: int = 1
+  variable_update_period: int = 10
   random_steps: int = 0
 
   def __post_init__(self) -> None:

@@ -51,9 +51,10 @@ def from_first(value: Any) -> Any:
   """
   first = jax.process_index() == 0
   data = np.frombuffer(pickle.dumps(value), np.uint8) if first else np.zeros(0, np.uint8)
-  # All have to bring arrays of one shape.
+  # All have to bring arrays of one shape. They are summed up, which widens them.
   size = highest_vote(data.size)
-  return pickle.loads(bytes(multihost_utils.broadcast_one_to_all(np.resize(data, size))))
+  received = multihost_utils.broadcast_one_to_all(np.resize(data, size))
+  return pickle.loads(np.asarray(received, np.uint8).tobytes())
 
 
 def learner_devices(num_devices: int | None) -> list[jax.Device]:

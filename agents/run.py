@@ -5,10 +5,8 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import datetime
-import importlib.util
 import json
 import os
-import platform
 import re
 import shlex
 import signal
@@ -16,28 +14,30 @@ import sys
 import types
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 from absl import flags
 
-from agents import environments
 from agents.command import flags as command_flags
-from agents.command import overrides, quiet
-from agents.command.registry import AGENTS
+from agents.command import overrides, preparation, quiet
 from agents.command.settings import Settings
 from agents.command.usage import RunError, UsageError, usage_errors
 from agents.records import metrics
 
-_ACME_MODULES = ('acme', 'launchpad', 'matplotlib', 'reverb', 'tensorboardX', 'tensorflow', 'tqdm')
-_DISTRIBUTED_FLAGS = (
-  'num_actors',
-  'num_learner_nodes',
-  'num_hosts',
-  'host_index',
-  'coordinator_address',
-  'launch',
-  'replay_checkpoint_minutes',
-)
+# What runners do not have in common.
+_RUNNER_FLAGS = {
+  'anakin': ('num_seeds',),
+  'distributed': (
+    'num_actors',
+    'num_learner_nodes',
+    'num_hosts',
+    'host_index',
+    'coordinator_address',
+    'launch',
+    'replay_checkpoint_minutes',
+  ),
+  'local': (),
+}
+_DEFAULT_ENVIRONMENTS = {'anakin': 'gymnax:Pendulum-v1'}
 FAILURE_EXIT_CODE = 1
 USAGE_EXIT_CODE = 2
 INTERRUPTED_EXIT_CODE = 130
@@ -45,7 +45,8 @@ INTERRUPTED_EXIT_CODE = 130
 
 def _new_run(parsed: flags.FlagValues) -> tuple[Settings, Path]:
   """Returns the settings of a run that starts, with the overrides as they were given, and its directory."""
-  name = f'{parsed.agent}_{re.sub("[^A-Za-z0-9.-]+", "-", parsed.env)}_seed{parsed.seed}'
+  env = parsed.env if parsed['env'].present else _DEFAULT_ENVIRONMENTS.get(parsed.runner, parsed.env)
+  name = f'{parsed.agent}_{re.sub("[^A-Za-z0-9.-]+", "-", env)}_seed{parsed.seed}'
   directory = Path(parsed.logdir or f'runs/{name}_{datetime.datetime.now():%Y%m%d-%H%M%S}').expanduser()
   if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
     raise UsageError(
@@ -57,7 +58,7 @@ def _new_run(parsed: flags.FlagValues) -> tuple[Settings, Path]:
     networks = overrides.parse(parsed.network_overrides)
   settings = Settings(
     agent=parsed.agent,
-    env=parsed.env,
+    env=env,
     seed=parsed.seed,
     steps=parsed.steps,
     eval_every=parsed.eval_every,
@@ -66,7 +67,7 @@ def _new_run(parsed: flags.FlagValues) -> tuple[Settings, Path]:
     config=config,
     networks=networks,
     runner=parsed.runner,
-    **{name: getattr(parsed, name) for name in _DISTRIBUTED_FLAGS},
+    **{name: getattr(parsed, name) for names in _RUNNER_FLAGS.values() for name in names},
   )
   _check_runner(settings, parsed)
   return settings, directory
@@ -82,7 +83,7 @@ def _resumed_run(parsed: flags.FlagValues) -> tuple[Settings, Path]:
   if not has_checkpoint(directory):
     raise UsageError(f'there is nothing to resume: {directory} holds no checkpoint')
 
-  for name in ('agent', 'env', 'seed'):
+  for name in ('agent', 'env', 'seed', 'num_seeds'):
     if parsed[name].present and getattr(parsed, name) != getattr(settings, name):
       raise UsageError(
         f'the run in {directory} has {name}={getattr(settings, name)}, so it cannot be resumed with '
@@ -98,17 +99,25 @@ def _resumed_run(parsed: flags.FlagValues) -> tuple[Settings, Path]:
           f'the run in {directory} has {name}={stored.get(name, "its default")}, so it cannot be resumed '
           f'with --{flag}={name}={value}'
         )
-  new = ('steps', 'eval_every', 'num_eval_episodes', 'checkpoint_minutes', 'runner', *_DISTRIBUTED_FLAGS)
-  changed = {name: getattr(parsed, name) for name in new if parsed[name].present}
+  new = ('steps', 'eval_every', 'num_eval_episodes', 'checkpoint_minutes', 'runner')
+  changed = {
+    name: getattr(parsed, name) for name in (*new, *_RUNNER_FLAGS['distributed']) if parsed[name].present
+  }
+  if 'anakin' in (runners := {settings.runner, changed.get('runner', settings.runner)}) and len(runners) > 1:
+    raise UsageError(
+      f'the run in {directory} has runner={settings.runner}, so it cannot be resumed with '
+      f'--runner={parsed.runner}'
+    )
   settings = dataclasses.replace(settings, **changed)
   _check_runner(settings, parsed)
   return settings, directory
 
 
 def _check_runner(settings: Settings, parsed: flags.FlagValues) -> None:
-  for name in _DISTRIBUTED_FLAGS:
-    if settings.runner == 'local' and parsed[name].present:
-      raise UsageError(f'--{name} is for runs of many nodes: add --runner=distributed, or leave it out')
+  for runner, names in _RUNNER_FLAGS.items():
+    for name in names:
+      if settings.runner != runner and parsed[name].present:
+        raise UsageError(f'--{name} is for another runner: add --runner={runner}, or leave it out')
   if settings.num_hosts > 1:
     if not re.fullmatch(r'.+:\d+', settings.coordinator_address or ''):
       raise UsageError(
@@ -125,16 +134,10 @@ def _check_runner(settings: Settings, parsed: flags.FlagValues) -> None:
 
 def has_checkpoint(directory: Path) -> bool:
   """Returns whether the run in a directory can be resumed."""
-  return any(path.is_file() for path in directory.glob('checkpoints/**/checkpoint*'))
-
-
-def _check_installed() -> None:
-  missing = [name for name in _ACME_MODULES if importlib.util.find_spec(name) is None]
-  if missing:
-    raise UsageError(
-      'the Acme runner needs Python 3.10 on Linux and `uv sync --python 3.10 --extra acme --extra envs`, '
-      f'but this is Python {platform.python_version()} without {", ".join(missing)}'
-    )
+  checkpoints = directory / 'checkpoints'
+  # Those of a run on the device are folders named by their step.
+  on_device = any(path.is_dir() and path.name.isdecimal() for path in checkpoints.glob('*'))
+  return on_device or any(path.is_file() for path in checkpoints.glob('**/checkpoint*'))
 
 
 @contextlib.contextmanager
@@ -171,65 +174,29 @@ def _describe(evaluation: metrics.Evaluation) -> str:
 
 
 def _evaluations(directory: Path) -> list[metrics.Evaluation]:
+  # One seed of several is as far as the others.
+  tables = [directory / metrics.FILE_NAME, *sorted(directory.glob(f'seed_*/{metrics.FILE_NAME}'))]
   with usage_errors(ValueError):
-    return metrics.evaluations(metrics.read(directory / metrics.FILE_NAME))
+    of_seeds = [metrics.evaluations(metrics.read(table)) for table in tables if table.exists()]
+  return [metrics.pool(evaluations) for evaluations in zip(*of_seeds)]  # noqa: B905
 
 
-def _prepare(settings: Settings) -> tuple[Settings, Any]:
-  """Makes the run that the settings ask for, and fills in the options that they leave out.
+def _saved_steps(settings: Settings, directory: Path) -> int:
+  # These import JAX, which checks before this one need not wait for.
+  if settings.runner == 'anakin':
+    from agents.anakin import callbacks
 
-  The checks come in the order of what they take: to import Acme takes ten seconds.
-  """
-  _check_installed()
-  with usage_errors(ValueError, ImportError):
-    environment = environments.make(settings.env, seed=settings.seed)
-  agent = AGENTS[settings.agent]()
-  if settings.runner == 'distributed' and settings.launch == 'local_mp':
-    import jax
-
-    # The memory of an accelerator is the learner's, which is another process.
-    jax.config.update('jax_platforms', 'cpu')
-  with usage_errors(ValueError, about='--config_overrides: '):
-    config = agent.config(**overrides.convert(settings.config, overrides.option_types(agent.config)))
-  with usage_errors(ValueError, about='--network_overrides: '):
-    networks = overrides.convert(settings.networks, overrides.option_types(agent.network_options))
-  if settings.steps < config.min_replay_size:
-    raise UsageError(
-      f'--steps={settings.steps} ends the run before learning starts, which min_replay_size='
-      f'{config.min_replay_size} transitions must come before: raise the one or override the other'
-    )
-  with usage_errors(ValueError):
-    agent.make_networks(
-      types.SimpleNamespace(observations=environment.observation_spec(), actions=environment.action_spec()),
-      **networks,
-    )
-
-  settings = dataclasses.replace(settings, config=dataclasses.asdict(config), networks=networks)
-  with usage_errors(ValueError):
-    runner = _make_runner(settings, agent, environment)
-  environment.close()
-  return settings, runner
-
-
-def _make_runner(settings: Settings, agent: Any, environment: Any) -> Any:
-  if settings.runner == 'distributed':
-    from agents.command.distributed_runner import DistributedRunner
-
-    return DistributedRunner(settings, agent, environment)
-  from agents.command.local_runner import LocalRunner
-
-  return LocalRunner(settings, agent, environment)
-
-
-def _saved_steps(directory: Path) -> int:
-  from agents import checkpointing  # Imports JAX, which checks before this one need not wait for.
+    return callbacks.saved_steps(directory / 'checkpoints') or 0
+  from agents import checkpointing
 
   with usage_errors(ValueError):
     return checkpointing.saved_steps(directory / 'checkpoints')
 
 
 def _check_steps_left(settings: Settings, directory: Path) -> None:
-  done = _saved_steps(directory)
+  if settings.runner == 'anakin':
+    return  # Replay is a part of its checkpoints.
+  done = _saved_steps(settings, directory)
   needed = settings.config['min_replay_size']
   if 0 < settings.steps - done < needed and not _has_replay(settings, directory):
     raise UsageError(
@@ -241,7 +208,7 @@ def _check_steps_left(settings: Settings, directory: Path) -> None:
 
 def _has_replay(settings: Settings, directory: Path) -> bool:
   """Returns whether a run goes on with the replay that it has left."""
-  return (
+  return settings.runner == 'anakin' or (
     settings.runner == 'distributed'
     and settings.replay_checkpoint_minutes is not None
     and any(directory.glob('replay/*/DONE'))
@@ -253,7 +220,7 @@ def _how_to_continue(directory: Path) -> str:
 
 
 def _train(settings: Settings, directory: Path, *, resume: bool) -> int:
-  settings, runner = _prepare(settings)
+  settings, runner = preparation.prepare(settings)
   if resume:
     _check_steps_left(settings, directory)
   with usage_errors(OSError, about='the log directory cannot be written: '):
@@ -298,7 +265,11 @@ def _run(argv: Sequence[str]) -> int:
   settings, directory = _resumed_run(parsed)
   evaluations = _evaluations(directory)
   # A run that was killed after its last evaluation still has to save.
-  if evaluations and evaluations[-1].step >= settings.steps and _saved_steps(directory) >= settings.steps:
+  if (
+    evaluations
+    and evaluations[-1].step >= settings.steps
+    and _saved_steps(settings, directory) >= settings.steps
+  ):
     print(
       f'Nothing is left to train in {directory}, raise --steps to go on. '
       f'Final evaluation: {_describe(evaluations[-1])}.'

@@ -2,7 +2,7 @@
 
 from agents.anakin.config import AnakinConfig
 from agents.anakin.train import Callback, Report, Result, train
-from agents.anakin.trainer import Evaluation, Trainer, TrainState, make_trainer
+from agents.anakin.trainer import Evaluation, Trainer, TrainState, make_trainer, projected_replay_bytes
 
 __all__ = [
   'AnakinConfig',
@@ -13,5 +13,6 @@ __all__ = [
   'TrainState',
   'Trainer',
   'make_trainer',
+  'projected_replay_bytes',
   'train',
 ]

@@ -28,6 +28,8 @@ class AnakinConfig:
     discount: gamma, per environment step, in [0, 1].
     reward_scale: factor on rewards, positive.
     eval_every: steps between evaluations, over all environments.
+    report_every: steps between reports, over all environments, of which only those at evaluations have one;
+      None for no others. The host has a say, and Ctrl-C an effect, at each report.
     num_eval_episodes: episodes of an evaluation, side by side.
     max_eval_steps: steps after which an episode of an evaluation is cut off.
     max_replay_bytes: memory that replay may take at the most.
@@ -45,6 +47,7 @@ class AnakinConfig:
   discount: Any = 0.99
   reward_scale: Any = 1.0
   eval_every: int = 1000
+  report_every: int | None = None
   num_eval_episodes: int = 10
   max_eval_steps: int = 1000
   max_replay_bytes: float = 8e9
@@ -64,6 +67,10 @@ class AnakinConfig:
     ):
       value = getattr(self, name)
       check_option(name, value, type(value) is int and value >= 1, 'an integer of at least 1')
+    every = self.report_every
+    check_option(
+      'report_every', every, every is None or (type(every) is int and every >= 1), 'at least 1, or None'
+    )
     for name in ('learning_starts', 'random_steps'):
       value = getattr(self, name)
       check_option(name, value, type(value) is int and value >= 0, 'an integer of at least 0')

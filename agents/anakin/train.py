@@ -23,7 +23,7 @@ class Report(NamedTuple):
     num_steps: environment steps so far, over all environments of a seed.
     num_updates: updates so far, of a seed.
     seconds: since `train` was called.
-    evaluation: episodes of the greedy policy, NumPy `[episodes]`.
+    evaluation: episodes of the greedy policy, NumPy `[episodes]`; None between evaluations.
     metrics: means since the report before, by name.
     state: to go on from; it is gone once training goes on, so what is kept of it has to be copied.
   """
@@ -31,7 +31,7 @@ class Report(NamedTuple):
   num_steps: int
   num_updates: int
   seconds: float
-  evaluation: Evaluation
+  evaluation: Evaluation | None
   metrics: Mapping[str, np.ndarray]
   state: TrainState
 
@@ -65,6 +65,8 @@ def train(
 ) -> Result:
   """Trains to the end of the budget, with an evaluation before, every `eval_every` steps, and after.
 
+  Between two reports nothing but the device works.
+
   Args:
     environment: what to train in, with actions as the algorithm gives them, see `canonical_actions`.
     algorithm: what learns.
@@ -92,12 +94,13 @@ def train(
   start = time.perf_counter()
   num_steps, returns = [], []
 
-  def report(state: TrainState, metrics: Mapping[str, Any]) -> bool:
-    # Not from the state's own keys, so that evaluations leave training as it is.
-    evaluation = jax.tree.map(np.asarray, evaluate(state))
-    steps = int(np.ravel(state.num_steps)[0])
-    num_steps.append(steps)
-    returns.append(evaluation.episode_return)
+  def report(state: TrainState, metrics: Mapping[str, Any], *, evaluated: bool) -> bool:
+    steps, evaluation = int(np.ravel(state.num_steps)[0]), None
+    if evaluated:
+      # Not from the state's own keys, so that evaluations leave training as it is.
+      evaluation = jax.tree.map(np.asarray, evaluate(state))
+      num_steps.append(steps)
+      returns.append(evaluation.episode_return)
     given = Report(
       steps,
       int(np.ravel(state.num_updates)[0]),
@@ -113,7 +116,7 @@ def train(
   stopped = False
   if state is None:
     state = init(key)
-    stopped = report(state, {})
+    stopped = report(state, {}, evaluated=True)
     if not stopped:
       state = warm_up(state)
   while not stopped:
@@ -121,11 +124,17 @@ def train(
     steps = int(np.ravel(state.num_steps)[0])
     if steps >= config.num_steps:
       break
-    goal = min((steps // config.eval_every + 1) * config.eval_every, config.num_steps)
+    next_evaluation = min(_next_multiple(steps, config.eval_every), config.num_steps)
+    goal = min(next_evaluation, _next_multiple(steps, config.report_every or config.eval_every))
     iterations = -(-(goal - steps) // config.steps_per_iteration)
     state, metrics = epoch(state, iterations)
-    stopped = report(state, metrics)
+    steps += iterations * config.steps_per_iteration
+    stopped = report(state, metrics, evaluated=steps >= next_evaluation)
   return Result(state, np.asarray(num_steps), np.stack(returns))
+
+
+def _next_multiple(number: int, of: int) -> int:
+  return (number // of + 1) * of
 
 
 def _make_epoch(trainer: Trainer) -> Callable[[TrainState, Any], tuple[TrainState, dict[str, jax.Array]]]:

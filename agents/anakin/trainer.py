@@ -79,7 +79,7 @@ def make_trainer(environment: Environment, algorithm: Algorithm, config: AnakinC
   Raises:
     ValueError: replay would take more memory than `max_replay_bytes`.
   """
-  rows = jax.eval_shape(lambda key: _random_rows(environment, algorithm, config, key), jax.random.key(0))
+  rows = _row_shapes(environment, algorithm, config)
   num_bytes = replay_lib.projected_bytes(rows, config.capacity)
   if num_bytes > config.max_replay_bytes:
     raise ValueError(
@@ -193,6 +193,15 @@ def make_trainer(environment: Environment, algorithm: Algorithm, config: AnakinC
     return jax.lax.while_loop(goes_on, body, carry).evaluation
 
   return Trainer(init, warm_up, iteration, evaluate)
+
+
+def projected_replay_bytes(environment: Environment, algorithm: Algorithm, config: AnakinConfig) -> int:
+  """Returns the bytes that replay takes, for each seed; the arguments are those of `make_trainer`."""
+  return replay_lib.projected_bytes(_row_shapes(environment, algorithm, config), config.capacity)
+
+
+def _row_shapes(environment: Environment, algorithm: Algorithm, config: AnakinConfig) -> replay_lib.Rows:
+  return jax.eval_shape(lambda key: _random_rows(environment, algorithm, config, key), jax.random.key(0))
 
 
 def _random_rows(

@@ -38,7 +38,8 @@ def define() -> flags.FlagValues:
   flags.DEFINE_string(
     'env',
     'gymnasium:Pendulum-v1',
-    'The environment: library, colon, name, as in dm_control:cartpole:swingup.',
+    'The environment: library, colon, name, as in dm_control:cartpole:swingup. For --runner=anakin it is one '
+    'of gymnax, brax or builtin, and gymnax:Pendulum-v1 by default.',
     flag_values=defined,
   )
   flags.DEFINE(positive, 'steps', 10_000, 'Environment steps to train for.', flag_values=defined)
@@ -92,8 +93,16 @@ def define() -> flags.FlagValues:
   flags.DEFINE_enum(
     'runner',
     'local',
-    ['distributed', 'local'],
-    'What runs it: local takes one process, distributed a Launchpad program of many nodes.',
+    ['anakin', 'distributed', 'local'],
+    'What runs it: local takes one process, distributed a Launchpad program of many nodes, anakin compiles '
+    'environment, replay and learning into one loop on the device.',
+    flag_values=defined,
+  )
+  flags.DEFINE(
+    positive,
+    'num_seeds',
+    1,
+    'Seeds of a run on the device, side by side: --seed and those that follow it.',
     flag_values=defined,
   )
   flags.DEFINE(positive, 'num_actors', 2, 'Actors of a distributed run.', flag_values=defined)

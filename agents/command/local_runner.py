@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import jax
-
 from agents import experiments
 from agents.command import loggers
-from agents.command.reporting import Report
+from agents.command.reporting import Report, device_name
 from agents.command.runner import Runner
 from agents.command.watching import WatchedBuilder
 from agents.records.metrics import Evaluation
@@ -20,8 +18,7 @@ class LocalRunner(Runner):
   @property
   def device(self) -> str:
     """What the learner runs on."""
-    device = jax.devices()[0]
-    return device.platform if device.platform == 'cpu' else f'{device.platform} ({device.device_kind})'
+    return device_name()
 
   def run(self, directory: Path) -> Evaluation:
     """Trains to the end, from the checkpoint in the directory if there is one.

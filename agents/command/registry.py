@@ -13,17 +13,19 @@ class Agent(NamedTuple):
     config: the dataclass of its options.
     make_networks: the network factory; called with an environment's spec and network options.
     network_options: a function whose keyword-only parameters are the network options.
+    make_algorithm: makes the algorithm from a config and networks.
     make_builder: makes the Acme builder from a config; the only part that needs Acme.
   """
 
   config: type[Any]
   make_networks: Callable[..., Any]
   network_options: Callable[..., Any]
+  make_algorithm: Callable[[Any, Any], Any]
   make_builder: Callable[[Any], Any]
 
 
 def _sac() -> Agent:
-  from agents.sac.config import SACConfig
+  from agents.sac.config import SACConfig, make_algorithm
   from agents.sac.networks import make_networks
   from sac_blocks import networks
 
@@ -32,11 +34,11 @@ def _sac() -> Agent:
 
     return SACBuilder(config)
 
-  return Agent(SACConfig, make_networks, networks.make_networks, make_builder)
+  return Agent(SACConfig, make_networks, networks.make_networks, make_algorithm, make_builder)
 
 
 def _sac_discrete() -> Agent:
-  from agents.sac_discrete.config import SACDiscreteConfig
+  from agents.sac_discrete.config import SACDiscreteConfig, make_algorithm
   from agents.sac_discrete.networks import make_networks
   from sac_blocks import networks
 
@@ -45,7 +47,9 @@ def _sac_discrete() -> Agent:
 
     return SACDiscreteBuilder(config)
 
-  return Agent(SACDiscreteConfig, make_networks, networks.make_discrete_networks, make_builder)
+  return Agent(
+    SACDiscreteConfig, make_networks, networks.make_discrete_networks, make_algorithm, make_builder
+  )
 
 
 # Functions, since the modules of an agent are slow to import.

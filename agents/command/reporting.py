@@ -6,6 +6,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import jax
+
 from agents.command import loggers
 from agents.command.settings import Settings
 from agents.records import plotting
@@ -23,6 +25,12 @@ _DRAWING_SECONDS = 5.0
 def learner_period(settings: Settings) -> int:
   """Returns the environment steps between two records of the learner's metrics."""
   return max(1, settings.eval_every // _RECORDS_PER_EVALUATION)
+
+
+def device_name() -> str:
+  """Returns what JAX computes on, for people."""
+  device = jax.devices()[0]
+  return device.platform if device.platform == 'cpu' else f'{device.platform} ({device.device_kind})'
 
 
 class Report:

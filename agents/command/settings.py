@@ -27,7 +27,8 @@ class Settings:
     checkpoint_minutes: minutes between checkpoints.
     config: options of the agent, by name.
     networks: options of its networks, by name.
-    runner: what runs it, `local` or `distributed`.
+    runner: what runs it, `local`, `distributed` or `anakin`.
+    num_seeds: seeds of a run on the device.
     num_actors: actors of a distributed run.
     num_learner_nodes: learners of a distributed run.
     num_hosts: hosts whose distributed runs learn as one.
@@ -47,6 +48,7 @@ class Settings:
   config: Mapping[str, Any]
   networks: Mapping[str, Any]
   runner: str = 'local'
+  num_seeds: int = 1
   num_actors: int = 2
   num_learner_nodes: int = 1
   num_hosts: int = 1

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import enum
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -14,7 +14,7 @@ import reverb
 from absl import logging
 from launchpad import context
 
-from agents import acme_compat, data_parallel
+from agents import acme_compat, checkpointing, data_parallel
 from agents.checkpointing import Checkpointer, make_checkpointer
 from agents.experiments import rate_limits
 from agents.learner import BlocksLearner
@@ -102,6 +102,7 @@ class LearnerWorker:
     self._leads = leads
     self._peers = peers
     self._stop = threading.Event()
+    self._stop_program: Callable[[], None] = lp.stop
     self._dataset: Any = None
     self._learner: Any = None
     self._ready = threading.Event()
@@ -123,8 +124,10 @@ class LearnerWorker:
       RuntimeError: the program stopped before the last checkpoint was written.
     """
     self._stop = lp.stop_event()
-    launch_type = context.get_context().launch_type
-    if self._peers is not None and launch_type is context.LaunchType.LOCAL_MULTI_THREADING:
+    # Launchpad answers in this thread only.
+    launched = context.get_context()
+    self._stop_program = launched.program_stopper
+    if self._peers is not None and launched.launch_type is context.LaunchType.LOCAL_MULTI_THREADING:
       raise ValueError(
         f'{self._peers.number} learners cannot be threads of one process, since each needs a JAX of its own: '
         'launch processes, or give one learner several devices.'
@@ -191,7 +194,8 @@ class LearnerWorker:
       self._unsaved = True
     if self._peers is not None:
       # Not even checkpoints need agree, which the hosts write at times of their own.
-      learner.restore(data_parallel.from_first(learner.save()))
+      state = checkpointing.to_host(learner.save())
+      learner.restore(checkpointing.from_host(data_parallel.from_first(state)))
     self._learner = learner
     self._ready.set()
 
@@ -270,7 +274,7 @@ class LearnerWorker:
     data_parallel.leave_processes()
     if vote == _Vote.STOP and not stop.is_set():
       logging.warning('The program stops, since that of another host was stopped.')
-      lp.stop()
+      self._stop_program()
     # The actors would wait for ever for someone to read what they insert.
     while self._wait_for_batch(batches, settling, checkpointer, stop):
       next(batches)

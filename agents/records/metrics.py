@@ -11,8 +11,10 @@ changes, and a run that was killed leaves whole rows behind. With pandas:
 from __future__ import annotations
 
 import csv
+import math
 import os
-from collections.abc import Iterable, Mapping
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -59,6 +61,30 @@ class Evaluation(NamedTuple):
   return_max: float
   length_mean: float
   episodes: float
+
+
+def pool(evaluations: Sequence[Evaluation]) -> Evaluation:
+  """Returns the evaluation of all episodes of several seeds together.
+
+  Args:
+    evaluations: at least one, at the same step and with the same number of episodes.
+
+  >>> one, other = (Evaluation(9, 1.0, mean, 3.0, mean - 5, mean + 5, 200.0, 2) for mean in (10.0, 18.0))
+  >>> pool([one, other])
+  Evaluation(step=9, wall_time=1.0, return_mean=14.0, return_std=5.0, return_min=5.0, return_max=23.0, ...
+  """
+  means = [evaluation.return_mean for evaluation in evaluations]
+  return Evaluation(
+    evaluations[0].step,
+    max(evaluation.wall_time for evaluation in evaluations),
+    statistics.fmean(means),
+    # The variance within the seeds, and that between them.
+    math.sqrt(statistics.fmean(e.return_std**2 for e in evaluations) + statistics.pvariance(means)),
+    min(evaluation.return_min for evaluation in evaluations),
+    max(evaluation.return_max for evaluation in evaluations),
+    statistics.fmean(evaluation.length_mean for evaluation in evaluations),
+    sum(evaluation.episodes for evaluation in evaluations),
+  )
 
 
 class MetricsFile:

@@ -98,7 +98,11 @@ def test_help_is_printed(capsys):
     (['--resume'], '--resume needs --logdir, the directory of the run to continue.'),
     (
       ['--num_actors=3'],
-      '--num_actors is for runs of many nodes: add --runner=distributed, or leave it out.',
+      '--num_actors is for another runner: add --runner=distributed, or leave it out.',
+    ),
+    (
+      ['--runner=distributed', '--num_seeds=3'],
+      '--num_seeds is for another runner: add --runner=anakin, or leave it out.',
     ),
     (['--resume', '--logdir=x'], 'there is nothing to resume: x holds no run: it has no config.json.'),
   ],
@@ -179,9 +183,7 @@ def test_a_spoilt_table_is_refused(refused, stored_run):
 
 def test_missing_packages_are_named_with_the_command_that_brings_them(refused, monkeypatch):
   find_spec = importlib.util.find_spec
-  monkeypatch.setattr(
-    run.importlib.util, 'find_spec', lambda name: None if name == 'reverb' else find_spec(name)
-  )
+  monkeypatch.setattr(importlib.util, 'find_spec', lambda name: None if name == 'reverb' else find_spec(name))
   message = refused()
   assert (
     'the Acme runner needs Python 3.10 on Linux and `uv sync --python 3.10 --extra acme --extra envs`'

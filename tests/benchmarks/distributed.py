@@ -4,8 +4,9 @@
     uv run python -m tests.benchmarks.distributed constants
 
 `throughput` trains on Pendulum with 1, 2 and 4 actors in turn, twice: with the default options, where each
-step allows an update, and without a limit or an update, where the actors are alone. Steps are counted from
-the first fifth of them on, so the start of the program doesn't count. It takes about fifteen minutes.
+step allows an update, and without a limit or an update, where the actors are alone and fetch the params every
+p steps. Steps are counted from the first fifth of them on, so the start of the program doesn't count. It
+takes half an hour.
 
 `constants` measures each node's part alone, with two processes that talk over the loopback device, and prints
 the table of the model in the README.
@@ -27,13 +28,17 @@ from pathlib import Path
 from typing import Any
 
 ROUNDS = 2
+_ACTING = 'samples_per_insert=None,min_replay_size=30000'
 SETTINGS = {
   'learning': ('--steps=6000', '--eval_every=6000'),
-  'acting only': (
-    '--steps=30000',
-    '--eval_every=30000',
-    '--config_overrides=samples_per_insert=None,min_replay_size=30000,random_steps=0',
-  ),
+  **{
+    f'acting only, p={period}': (
+      '--steps=30000',
+      '--eval_every=30000',
+      f'--config_overrides={_ACTING},variable_update_period={period}',
+    )
+    for period in (1, 10, 100)
+  },
 }
 
 
@@ -77,13 +82,13 @@ def throughput() -> None:
     for name, flags in SETTINGS.items():
       for num_actors in actors:
         results.setdefault((name, num_actors), []).append(run(num_actors, flags))
-  print(f'{"":<12} {"actors":>6} {"steps/s":>18} {"updates/s":>10} {"samples/insert":>15}')
+  print(f'{"":<20} {"actors":>6} {"steps/s":>18} {"updates/s":>10} {"samples/insert":>15}')
   for (name, num_actors), runs in results.items():
     steps = [r['steps'] for r in runs]
     updates = statistics.mean(r.get('updates', 0.0) for r in runs)
     ratio = statistics.mean(r.get('ratio', 0.0) for r in runs)
     spread = f'{statistics.mean(steps):,.0f} [{min(steps):,.0f}, {max(steps):,.0f}]'
-    print(f'{name:<12} {num_actors:>6} {spread:>18} {updates:>10,.0f} {ratio:>15.1f}')
+    print(f'{name:<20} {num_actors:>6} {spread:>18} {updates:>10,.0f} {ratio:>15.1f}')
 
 
 def _parts() -> tuple[Any, Any, Any]:
@@ -275,7 +280,7 @@ def model(
     batch_size: B.
   """
   print('\n  s      r     p actors  inserts/s  samples/s updates/s    limit   actor  learner  (MB/s)')
-  for steps, ratio, period in ((actor_steps, 256, 1), (50.0, 16, 100), (50.0, 1, 1000)):
+  for steps, ratio, period in ((actor_steps, 256, 10), (50.0, 16, 100), (50.0, 1, 1000)):
     for number in (10, 100, 1000):
       limits = {
         'actors': number * steps,

@@ -82,26 +82,27 @@ def test_a_run_of_processes_ends_is_resumed_and_interrupted_and_goes_on_in_one_p
 
 
 @pytest.mark.slow
-def test_runs_on_two_hosts_learn_as_one_and_are_interrupted_and_resumed_together(tmp_path, monkeypatch):
+def test_runs_on_two_hosts_learn_as_one_and_are_interrupted_and_resumed_together(
+  tmp_path, monkeypatch, request
+):
   monkeypatch.setenv('XLA_FLAGS', '--xla_force_host_platform_device_count=1')
   directories = [tmp_path / f'host{i}' for i in range(2)]
 
   def start(*arguments: str) -> list[Program]:
     with socket.create_server(('localhost', 0)) as server:
       port = server.getsockname()[1]
-    return [
-      Program(
-        *arguments,
-        f'--coordinator_address=localhost:{port}',
-        '--num_hosts=2',
-        f'--host_index={i}',
-        f'--logdir={directory}',
-      )
+    address = ('--num_hosts=2', f'--coordinator_address=localhost:{port}')
+    started = [
+      Program(*arguments, *address, f'--host_index={i}', f'--logdir={directory}')
       for i, directory in enumerate(directories)
     ]
+    for each in started:
+      request.addfinalizer(each.end)
+    return started
 
-  def check_learners(num_checkpoints: int) -> None:
-    assert [len(program.checkpoints(directory)) for directory in directories] == [num_checkpoints] * 2
+  def check_learners(number: int) -> None:
+    for directory in directories:
+      assert program.checkpoints(directory) == [f'checkpoint-{number:08d}.pickle']
     newest = [checkpointing.read_newest(directory / 'checkpoints') for directory in directories]
     first, second = (jax.tree.leaves(saved['learner'].training_state) for saved in newest)
     assert all(np.array_equal(a, b) for a, b in zip(first, second, strict=True))

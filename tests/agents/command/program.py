@@ -43,7 +43,7 @@ class Program:
       start_new_session=True,
     )
     # So that a hang is a failure.
-    self._limit = threading.Timer(_LIMIT_SECONDS, self._kill)
+    self._limit = threading.Timer(_LIMIT_SECONDS, self.end)
     self._limit.daemon = True
     self._limit.start()
     # Read at once, or a full pipe would stop the program.
@@ -111,13 +111,14 @@ class Program:
       assert not left, [process.cmdline() for process in left]
       return code, out, self._errors
     finally:
-      self._limit.cancel()
-      self._kill()
+      self.end()
 
   def _read_errors(self) -> None:
     self._errors = self.process.stderr.read()
 
-  def _kill(self) -> None:
+  def end(self) -> None:
+    """Kills what is left of it."""
+    self._limit.cancel()
     for process in self.members():
       with contextlib.suppress(psutil.NoSuchProcess):
         process.kill()

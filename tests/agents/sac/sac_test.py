@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Any
+from unittest import mock
 
 import jax
 import numpy as np
@@ -12,9 +13,9 @@ import pytest
 pytest.importorskip('acme')
 
 import reverb
-from acme import specs
+from acme import core, specs
 
-from agents import environments
+from agents import actors, environments
 from agents.sac import SACBuilder, SACConfig, make_networks
 from sac_blocks import Transition, recipes
 
@@ -128,6 +129,16 @@ def test_gradient_clipping_is_part_of_the_optimisers():
   critic, actor, _ = norms[1e-3]
   np.testing.assert_allclose([critic, actor], 0.1 * 1e-3, rtol=1e-3)
   assert norms[None][0] > 1.0
+
+
+def test_only_a_learner_in_another_process_is_followed_now_and_then(monkeypatch: pytest.MonkeyPatch):
+  monkeypatch.setattr(actors, 'make_actor', lambda *args, update_period: update_period)
+  builder = SACBuilder(SACConfig(variable_update_period=7))
+  elsewhere, adder = mock.Mock(spec=core.VariableSource), mock.Mock()
+  assert builder.make_actor(None, None, None, elsewhere, adder) == 7
+  assert builder.make_actor(None, None, None, mock.Mock(spec=core.Learner), adder) == 1
+  # Without an adder it evaluates, and asks when it needs to.
+  assert builder.make_actor(None, None, None, elsewhere, None) == 1
 
 
 class NoLogger:

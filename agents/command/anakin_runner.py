@@ -1,0 +1,175 @@
+"""Runs an agent on the device, environment, replay and learning compiled together, for many seeds at once."""
+
+from __future__ import annotations
+
+import dataclasses
+import signal
+import types
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from agents import anakin
+from agents.anakin import callbacks
+from agents.anakin.environments import Environment
+from agents.command import overrides
+from agents.command.registry import Agent
+from agents.command.reporting import CURVE_FILE_NAME, device_name, learner_period
+from agents.command.settings import Settings
+from agents.config import ReplayConfig
+from agents.records.metrics import Evaluation, pool
+
+CHECKPOINTS = 'checkpoints'
+# The loop's options that are flags of their own, or none at all.
+_FLAGS = {'num_steps': 'steps', 'eval_every': 'eval_every', 'num_eval_episodes': 'num_eval_episodes'}
+
+
+def _field_names(dataclass: Any) -> set[str]:
+  return {field.name for field in dataclasses.fields(dataclass)}
+
+
+_LOOP = _field_names(anakin.AnakinConfig) - {*_FLAGS, 'report_every'}
+
+
+def convert_options(agent: Agent, values: Mapping[str, Any]) -> dict[str, Any]:
+  """Checks names and types of options for a run on the device, and fills in those that are left out.
+
+  Args:
+    agent: whose options they are, besides those of the loop.
+    values: by name.
+
+  Returns:
+    All options of the loop and of the algorithm; where both have one, it has the agent's default.
+
+  Raises:
+    ValueError: a name is unknown, or a value of another type than expected.
+  """
+  # What else the agent has about replay holds for Reverb's.
+  unused = _field_names(ReplayConfig) - _LOOP
+  types_by_name = {
+    **{name: kind for name, kind in overrides.option_types(anakin.AnakinConfig).items() if name in _LOOP},
+    **{name: kind for name, kind in overrides.option_types(agent.config).items() if name not in unused},
+  }
+  defaults = {**dataclasses.asdict(anakin.AnakinConfig()), **dataclasses.asdict(agent.config())}
+  converted = overrides.convert(values, types_by_name)
+  return {name: converted.get(name, defaults[name]) for name in types_by_name}
+
+
+class AnakinRunner:
+  """A run on the device that is ready to start; making it writes nothing.
+
+  With several seeds the directory holds a run of one seed each in `seed_0`, `seed_1`, ..., numbered as their
+  seeds are, and a curve of all.
+
+  Args:
+    settings: of the run; `config` holds every option of the loop and of the algorithm.
+    agent: what the settings name.
+    environment: what the settings name.
+
+  Raises:
+    ValueError: the agent doesn't fit the environment, or replay doesn't fit in memory.
+  """
+
+  def __init__(self, settings: Settings, agent: Agent, environment: Environment):
+    self._settings = settings
+    self._environment = environment
+    self._config = anakin.AnakinConfig(
+      **{name: value for name, value in settings.config.items() if name in _LOOP},
+      **{name: getattr(settings, flag) for name, flag in _FLAGS.items()},
+      report_every=learner_period(settings),
+    )
+    spec = types.SimpleNamespace(observations=environment.observation_spec, actions=environment.action_spec)
+    config = agent.config(
+      **{name: value for name, value in settings.config.items() if name in _field_names(agent.config)}
+    )
+    self._algorithm = agent.make_algorithm(config, agent.make_networks(spec, **settings.networks))
+    keys = [jax.random.key(settings.seed + i) for i in range(settings.num_seeds)]
+    self._key = keys[0] if settings.num_seeds == 1 else jnp.stack(keys)
+    self._replay_bytes = settings.num_seeds * anakin.projected_replay_bytes(
+      environment, self._algorithm, self._config
+    )
+
+  @property
+  def device(self) -> str:
+    """What the run takes."""
+    seeds = self._settings.num_seeds
+    return device_name() + (f' for each of {seeds} seeds from that one on' if seeds > 1 else '')
+
+  @property
+  def replay_bytes(self) -> int:
+    """Memory that replay takes."""
+    return self._replay_bytes
+
+  def run(self, directory: Path) -> Evaluation:
+    """Trains to the end, from the checkpoint in the directory if there is one.
+
+    Args:
+      directory: takes logs, curve and checkpoints.
+
+    Returns:
+      The last evaluation, over the episodes of all seeds.
+
+    Raises:
+      KeyboardInterrupt: upon Ctrl-C, once everything is saved.
+    """
+    settings = self._settings
+    recording = callbacks.record(directory)
+    with _NotedInterrupt() as interrupt:
+      anakin.train(
+        self._environment,
+        self._algorithm,
+        self._config,
+        self._key,
+        [
+          callbacks.show_progress(settings.steps),
+          recording,
+          callbacks.save_curve(
+            directory / CURVE_FILE_NAME,
+            f'{settings.agent} on {settings.env}',
+            label=f'seed {settings.seed}' if settings.num_seeds == 1 else settings.agent,
+            recorded=recording,
+          ),
+          callbacks.save_checkpoints(directory / CHECKPOINTS, settings.checkpoint_minutes),
+          lambda report: interrupt.noted,
+        ],
+        state=self._restored(directory / CHECKPOINTS),
+      )
+    if interrupt.noted:
+      raise KeyboardInterrupt
+    return pool([evaluations[-1] for evaluations in recording.evaluations])
+
+  def _restored(self, checkpoints: Path) -> anakin.TrainState | None:
+    if callbacks.saved_steps(checkpoints) is None:
+      return None
+    init = anakin.make_trainer(self._environment, self._algorithm, self._config).init
+    return callbacks.restore(
+      checkpoints, jax.eval_shape(jax.vmap(init) if self._key.ndim else init, self._key)
+    )
+
+
+class _NotedInterrupt:
+  """Lets training come to its next report upon Ctrl-C, so that it can be saved."""
+
+  def __init__(self) -> None:
+    self.noted = False
+
+  def __enter__(self) -> _NotedInterrupt:
+    self._previous = signal.getsignal(signal.SIGINT)
+    if callable(self._previous):
+      signal.signal(signal.SIGINT, self._handle)
+    return self
+
+  def __exit__(self, *exception: object) -> None:
+    if signal.getsignal(signal.SIGINT) == self._handle:
+      signal.signal(signal.SIGINT, self._previous)
+
+  def _handle(self, signal_number: int, frame: types.FrameType | None) -> None:
+    assert callable(self._previous)
+    try:
+      # It says what happens, and lets a second one end the process.
+      self._previous(signal_number, frame)
+    except KeyboardInterrupt:
+      self.noted = True
