@@ -34,7 +34,7 @@ def test_calls_share_nothing():
     ('--num_eval_episodes=0', 'expected a whole number of at least 1'),
     ('--checkpoint_minutes=nan', 'flag --checkpoint_minutes=nan: expected a number of at least 0'),
     ('--agent=ppo', r'flag --agent=ppo: value should be one of <sac\|sac_discrete>'),
-    ('--runner=remote', r'flag --runner=remote: value should be one of <distributed\|local>'),
+    ('--runner=remote', r'flag --runner=remote: value should be one of <anakin\|distributed\|local>'),
     ('--launch=vertex_ai', r'flag --launch=vertex_ai: value should be one of <local_mp\|local_mt>'),
     ('--replay_checkpoint_minutes=0', 'minutes=0: expected a number of at least 0.01'),
     ('--num_actors=0', 'flag --num_actors=0: expected a whole number of at least 1'),
