@@ -1,5 +1,6 @@
 """Environment, replay and learning in one compiled loop, many seeds at once."""
 
+from agents.anakin import callbacks
 from agents.anakin.config import AnakinConfig
 from agents.anakin.train import Callback, Report, Result, train
 from agents.anakin.trainer import Evaluation, Trainer, TrainState, make_trainer, projected_replay_bytes
@@ -12,6 +13,7 @@ __all__ = [
   'Result',
   'TrainState',
   'Trainer',
+  'callbacks',
   'make_trainer',
   'projected_replay_bytes',
   'train',

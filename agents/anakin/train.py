@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
@@ -37,7 +38,7 @@ class Report(NamedTuple):
 
 
 Callback: TypeAlias = Callable[[Report], bool | None]
-"""Is given each report, and ends training by returning True."""
+"""Is given each report, and ends training by returning True; at the end its `close()` is called, if any."""
 
 
 class Result(NamedTuple):
@@ -73,7 +74,8 @@ def train(
     config: the options of the loop.
     key: a typed random key, or several, `[S]`, for as many seeds side by side in one compiled loop.
     callbacks: are given a report each time.
-    state: to go on from, instead of a new one; what follows then is as if training had not stopped.
+    state: to go on from, instead of a new one; what follows then is as if training had not stopped, but
+      that an empty replay is warmed up anew.
 
   Returns:
     The last state and all evaluations.
@@ -114,23 +116,29 @@ def train(
     return any(ends)
 
   stopped = False
-  if state is None:
-    state = init(key)
-    stopped = report(state, {}, evaluated=True)
-    if not stopped:
+  with contextlib.ExitStack() as stack:
+    for callback in callbacks:
+      stack.callback(getattr(callback, 'close', lambda: None))
+    if state is None:
+      state = init(key)
+      stopped = report(state, {}, evaluated=True)
+    # As in a new state, or in one that was saved without its replay.
+    if not stopped and not np.ravel(state.replay.size)[0]:
       state = warm_up(state)
-  while not stopped:
-    assert state is not None
-    steps = int(np.ravel(state.num_steps)[0])
-    if steps >= config.num_steps:
-      break
-    next_evaluation = min(_next_multiple(steps, config.eval_every), config.num_steps)
-    goal = min(next_evaluation, _next_multiple(steps, config.report_every or config.eval_every))
-    iterations = -(-(goal - steps) // config.steps_per_iteration)
-    state, metrics = epoch(state, iterations)
-    steps += iterations * config.steps_per_iteration
-    stopped = report(state, metrics, evaluated=steps >= next_evaluation)
-  return Result(state, np.asarray(num_steps), np.stack(returns))
+    while not stopped:
+      assert state is not None
+      steps = int(np.ravel(state.num_steps)[0])
+      if steps >= config.num_steps:
+        break
+      next_evaluation = min(_next_multiple(steps, config.eval_every), config.num_steps)
+      goal = min(next_evaluation, _next_multiple(steps, config.report_every or config.eval_every))
+      iterations = -(-(goal - steps) // config.steps_per_iteration)
+      state, metrics = epoch(state, iterations)
+      steps += iterations * config.steps_per_iteration
+      stopped = report(state, metrics, evaluated=steps >= next_evaluation)
+  # Training that goes on may be stopped again before the next evaluation.
+  episodes = np.reshape(returns, (len(returns), *key.shape, config.num_eval_episodes))
+  return Result(state, np.asarray(num_steps), episodes)
 
 
 def _next_multiple(number: int, of: int) -> int:

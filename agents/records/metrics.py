@@ -18,6 +18,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
+
 FILE_NAME = 'metrics.csv'
 
 
@@ -111,6 +113,25 @@ class MetricsFile:
   def close(self) -> None:
     """Closes the file."""
     self._file.close()
+
+
+def summary(
+  episode_returns: Sequence[float] | np.ndarray, episode_lengths: Sequence[int] | np.ndarray
+) -> dict[str, float]:
+  """Summarises the episodes of an evaluation, under the names of the fields of `Evaluation`.
+
+  Args:
+    episode_returns: the sum of rewards of each.
+    episode_lengths: the steps of each.
+  """
+  return {
+    'return_mean': float(np.mean(episode_returns)),
+    'return_std': float(np.std(episode_returns)),
+    'return_min': float(np.min(episode_returns)),
+    'return_max': float(np.max(episode_returns)),
+    'length_mean': float(np.mean(episode_lengths)),
+    'episodes': len(episode_returns),
+  }
 
 
 def read(path: Path) -> list[Row]:

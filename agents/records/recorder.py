@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import tensorboardX
 
 from agents.records import metrics
@@ -66,14 +65,7 @@ class Recorder:
     Returns:
       The evaluation.
     """
-    values = {
-      'return_mean': float(np.mean(episode_returns)),
-      'return_std': float(np.std(episode_returns)),
-      'return_min': float(np.min(episode_returns)),
-      'return_max': float(np.max(episode_returns)),
-      'length_mean': float(np.mean(episode_lengths)),
-      'episodes': len(episode_returns),
-    }
+    values = metrics.summary(episode_returns, episode_lengths)
     evaluation = metrics.Evaluation(step, self.record('evaluation', step, values), **values)
     self.evaluations.append(evaluation)
     return evaluation
