@@ -95,8 +95,7 @@ class AnakinRunner:
   @property
   def device(self) -> str:
     """What the run takes."""
-    seeds = self._settings.num_seeds
-    return device_name() + (f' for each of {seeds} seeds from that one on' if seeds > 1 else '')
+    return device_name()
 
   @property
   def replay_bytes(self) -> int:
@@ -124,8 +123,8 @@ class AnakinRunner:
         self._config,
         self._key,
         [
-          callbacks.show_progress(settings.steps),
           recording,
+          callbacks.show_progress(settings.steps, recorded=recording),
           callbacks.save_curve(
             directory / CURVE_FILE_NAME,
             f'{settings.agent} on {settings.env}',
