@@ -6,24 +6,26 @@ import dataclasses
 import math
 from typing import Any, Literal
 
+import jax
 import optax
 
 from agents import data_parallel
 
 
-def check_option(name: str, value: Any, condition: bool, expected: str) -> None:
-  """Raises unless an option's value is as expected.
+def check_option(name: str, value: Any, condition: Any, expected: str) -> None:
+  """Raises unless an option's value is as expected, if that can be seen.
 
   Args:
     name: the option's name.
     value: what was given.
-    condition: whether it is acceptable.
+    condition: whether it is acceptable. That of a traced value is traced, too, and passes: join such by `&`,
+      since chained comparisons and `and` ask for a plain bool.
     expected: what would be, for the message.
 
   Raises:
     ValueError: it is not.
   """
-  if not condition:
+  if not isinstance(condition, jax.core.Tracer) and not condition:
     raise ValueError(f'{name} must be {expected}, got {value!r}.')
 
 
@@ -91,8 +93,13 @@ class ReplayConfig:
       check_divisible(self, devices)
     steps = self.random_steps
     check_option('random_steps', steps, type(steps) is int and steps >= 0, 'an integer of at least 0')
-    check_option('discount', self.discount, 0.0 <= self.discount <= 1.0, 'in [0, 1]')
-    check_option('reward_scale', self.reward_scale, 0.0 < self.reward_scale < math.inf, 'positive')
+    check_option('discount', self.discount, (self.discount >= 0.0) & (self.discount <= 1.0), 'in [0, 1]')
+    check_option(
+      'reward_scale',
+      self.reward_scale,
+      (self.reward_scale > 0.0) & (self.reward_scale < math.inf),
+      'positive',
+    )
     check_option(
       'samples_per_insert',
       self.samples_per_insert,
@@ -172,7 +179,7 @@ class SoftActorCriticConfig(ReplayConfig):
       'initial_alpha',
     ):
       value = getattr(self, name)
-      check_option(name, value, 0.0 < value < math.inf, 'positive')
+      check_option(name, value, (value > 0.0) & (value < math.inf), 'positive')
     norm, bounds = self.max_gradient_norm, self.log_alpha_bounds
     check_option('max_gradient_norm', norm, norm is None or norm > 0.0, 'positive, or None')
     check_option(
@@ -183,12 +190,14 @@ class SoftActorCriticConfig(ReplayConfig):
     )
     if bounds is not None:
       low, high = bounds
-      inside = low - 1e-6 <= math.log(self.initial_alpha) <= high + 1e-6
+      # Powers, unlike `math.exp`, are there for traced numbers as well.
+      least, most = math.e ** (low - 1e-6), math.e ** (high + 1e-6)
+      inside = (self.initial_alpha >= least) & (self.initial_alpha <= most)
       check_option('initial_alpha', self.initial_alpha, inside, f'within exp of log_alpha_bounds {bounds}')
       check_option('log_alpha_bounds', bounds, self.learn_temperature, 'None where learn_temperature=False')
     target = self.target_entropy
-    check_option('target_entropy', target, target is None or math.isfinite(target), 'finite, or None')
-    check_option('tau', self.tau, 0.0 <= self.tau <= 1.0, 'in [0, 1]')
+    check_option('target_entropy', target, target is None or abs(target) < math.inf, 'finite, or None')
+    check_option('tau', self.tau, (self.tau >= 0.0) & (self.tau <= 1.0), 'in [0, 1]')
     for name in ('target_update_period', 'actor_update_period'):
       period = getattr(self, name)
       check_option(name, period, type(period) is int and period >= 1, 'an integer of at least 1')

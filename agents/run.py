@@ -226,8 +226,11 @@ def _train(settings: Settings, directory: Path, *, resume: bool) -> int:
   with usage_errors(OSError, about='the log directory cannot be written: '):
     directory.mkdir(parents=True, exist_ok=True)
     settings.save(directory)
+  seeds, each = f'seed {settings.seed}', ''
+  if settings.num_seeds > 1:
+    seeds, each = f'seeds {settings.seed} to {settings.seed + settings.num_seeds - 1}', ' each'
   print(
-    f'{settings.agent} on {settings.env}, seed {settings.seed}, {settings.steps:,} steps on {runner.device}, '
+    f'{settings.agent} on {settings.env}, {seeds}, {settings.steps:,} steps{each} on {runner.device}, '
     f'up to {runner.replay_bytes / 1e6:,.0f} MB of replay, logs in {directory}'
   )
   if resume:

@@ -12,6 +12,14 @@ import numpy as np
 from sac_blocks.types import Array, Info, PyTree
 
 
+def traced(*values: Any) -> bool:
+  """Returns whether one of the values is traced, so that nothing can be said about it.
+
+  An option may be traced where recipes are mapped over it; what is checked otherwise passes then.
+  """
+  return any(isinstance(value, jax.core.Tracer) for value in values)
+
+
 def as_floats(**arguments: Any) -> tuple[Array, ...]:
   """Converts the arguments to one floating dtype of at least 32 bits.
 
@@ -93,7 +101,7 @@ def legal_unless_terminal(mask: Array, discount_t: Array) -> None:
   Raises:
     ValueError: there is such a state.
   """
-  if isinstance(mask, jax.core.Tracer) or isinstance(discount_t, jax.core.Tracer):
+  if traced(mask, discount_t):
     return
   stuck = ~np.asarray(mask).any(axis=-1) & (np.asarray(discount_t) != 0.0)
   if stuck.any():
@@ -114,7 +122,7 @@ def legal_actions(name: str, legal: Array, mask: Array) -> None:
   Raises:
     ValueError: there is such an action.
   """
-  if isinstance(legal, jax.core.Tracer) or isinstance(mask, jax.core.Tracer):
+  if traced(legal, mask):
     return
   wrong = ~np.asarray(legal) & np.asarray(mask).any(axis=-1)
   if wrong.any():
@@ -193,7 +201,7 @@ def in_range(
   Raises:
     ValueError: an entry is out of range or NaN.
   """
-  if isinstance(value, jax.core.Tracer):
+  if traced(value):
     return
   array = np.asarray(value, np.float64)
   inside = ((array > low) if open_low else (array >= low)) & (array <= high)

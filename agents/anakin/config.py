@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from typing import Any
 
 from agents.config import check_option
@@ -25,7 +26,8 @@ class AnakinConfig:
     learning_starts: steps before the first update, over all environments.
     random_steps: of these, the steps that are uniformly random, over all environments.
     n_step: steps per transition, at least 1.
-    discount: gamma, per environment step, in [0, 1].
+    discount: gamma, per environment step, in [0, 1]. Like `reward_scale`, and no other option, it may be
+      traced.
     reward_scale: factor on rewards, positive.
     eval_every: steps between evaluations, over all environments.
     report_every: steps between reports, over all environments, of which only those at evaluations have one;
@@ -74,6 +76,9 @@ class AnakinConfig:
     for name in ('learning_starts', 'random_steps'):
       value = getattr(self, name)
       check_option(name, value, type(value) is int and value >= 0, 'an integer of at least 0')
+    gamma, scale = self.discount, self.reward_scale
+    check_option('discount', gamma, (gamma >= 0.0) & (gamma <= 1.0), 'in [0, 1]')
+    check_option('reward_scale', scale, (scale > 0.0) & (scale < math.inf), 'positive')
     check_option(
       'random_steps', self.random_steps, self.random_steps <= self.learning_starts, 'at most learning_starts'
     )

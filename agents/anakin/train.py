@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
@@ -57,41 +58,58 @@ class Result(NamedTuple):
 
 def train(
   environment: Environment,
-  algorithm: Algorithm,
-  config: AnakinConfig,
+  algorithm: Algorithm | Callable[[Any], Algorithm],
+  config: AnakinConfig | Callable[[Any], AnakinConfig],
   key: jax.Array,
   callbacks: Sequence[Callback] = (),
   *,
   state: TrainState | None = None,
+  options: Any = None,
 ) -> Result:
   """Trains to the end of the budget, with an evaluation before, every `eval_every` steps, and after.
+
+  Hyper-parameters may differ from seed to seed, in the same compiled loop, here three learning rates with two
+  seeds each:
+
+    options = {'learning_rate': jnp.repeat(jnp.array([1e-4, 3e-4, 1e-3]), 2)}
+
+    def algorithm(row):
+      return recipes.sac(networks, critic_optimizer=optax.adam(row['learning_rate']))
+
+    train(environment, algorithm, config, jax.random.split(key, 6), options=options)
 
   Between two reports nothing but the device works.
 
   Args:
     environment: what to train in, with actions as the algorithm gives them, see `canonical_actions`.
-    algorithm: what learns.
-    config: the options of the loop.
+    algorithm: what learns; with `options` a function of a row of them.
+    config: the options of the loop; with `options` it may be a function of a row, too, of which only
+      `discount` and `reward_scale` depend on the row.
     key: a typed random key, or several, `[S]`, for as many seeds side by side in one compiled loop.
     callbacks: are given a report each time.
     state: to go on from, instead of a new one; what follows then is as if training had not stopped, but
       that an empty replay is warmed up anew.
+    options: a tree of arrays `[S, ...]`, with a row for each key; None for the same options everywhere. All
+      rows are checked before they are compiled into one program, in which they are traced.
 
   Returns:
     The last state and all evaluations.
 
   Raises:
-    TypeError: the key is not a typed one.
-    ValueError: replay would take more memory than `max_replay_bytes`.
+    TypeError: the key is not a typed one, or there is a function without options, or the other way round.
+    ValueError: replay would take more memory than `max_replay_bytes`, the options don't fit the keys, or one
+      of them is out of range.
   """
   if not jnp.issubdtype(key.dtype, jax.dtypes.prng_key):
     raise TypeError(f'train needs a key of jax.random.key, got dtype {key.dtype}.')
-  trainer = make_trainer(environment, algorithm, config)
+  options, make, static = _per_row(environment, algorithm, config, key, options)
   map_seeds: Callable[..., Any] = jax.vmap if key.ndim else lambda function, **_: function
-  init = jax.jit(map_seeds(trainer.init))
-  warm_up = jax.jit(map_seeds(trainer.warm_up), donate_argnums=0)
-  epoch = jax.jit(map_seeds(_make_epoch(trainer), in_axes=(0, None)), donate_argnums=0)
-  evaluate = jax.jit(map_seeds(_evaluate(trainer)))
+  init = jax.jit(map_seeds(lambda row, key: make(row).init(key)))
+  warm_up = jax.jit(map_seeds(lambda row, state: make(row).warm_up(state)), donate_argnums=1)
+  epoch = jax.jit(
+    map_seeds(lambda row, *inputs: _epoch(make(row), *inputs), in_axes=(0, 0, None)), donate_argnums=1
+  )
+  evaluate = jax.jit(map_seeds(lambda row, state: _evaluate(make(row), state)))
 
   start = time.perf_counter()
   num_steps, returns = [], []
@@ -100,7 +118,7 @@ def train(
     steps, evaluation = int(np.ravel(state.num_steps)[0]), None
     if evaluated:
       # Not from the state's own keys, so that evaluations leave training as it is.
-      evaluation = jax.tree.map(np.asarray, evaluate(state))
+      evaluation = jax.tree.map(np.asarray, evaluate(options, state))
       num_steps.append(steps)
       returns.append(evaluation.episode_return)
     given = Report(
@@ -120,24 +138,24 @@ def train(
     for callback in callbacks:
       stack.callback(getattr(callback, 'close', lambda: None))
     if state is None:
-      state = init(key)
+      state = init(options, key)
       stopped = report(state, {}, evaluated=True)
     # As in a new state, or in one that was saved without its replay.
     if not stopped and not np.ravel(state.replay.size)[0]:
-      state = warm_up(state)
+      state = warm_up(options, state)
     while not stopped:
       assert state is not None
       steps = int(np.ravel(state.num_steps)[0])
-      if steps >= config.num_steps:
+      if steps >= static.num_steps:
         break
-      next_evaluation = min(_next_multiple(steps, config.eval_every), config.num_steps)
-      goal = min(next_evaluation, _next_multiple(steps, config.report_every or config.eval_every))
-      iterations = -(-(goal - steps) // config.steps_per_iteration)
-      state, metrics = epoch(state, iterations)
-      steps += iterations * config.steps_per_iteration
+      next_evaluation = min(_next_multiple(steps, static.eval_every), static.num_steps)
+      goal = min(next_evaluation, _next_multiple(steps, static.report_every or static.eval_every))
+      iterations = -(-(goal - steps) // static.steps_per_iteration)
+      state, metrics = epoch(options, state, iterations)
+      steps += iterations * static.steps_per_iteration
       stopped = report(state, metrics, evaluated=steps >= next_evaluation)
   # Training that goes on may be stopped again before the next evaluation.
-  episodes = np.reshape(returns, (len(returns), *key.shape, config.num_eval_episodes))
+  episodes = np.reshape(returns, (len(returns), *key.shape, static.num_eval_episodes))
   return Result(state, np.asarray(num_steps), episodes)
 
 
@@ -145,36 +163,75 @@ def _next_multiple(number: int, of: int) -> int:
   return (number // of + 1) * of
 
 
-def _make_epoch(trainer: Trainer) -> Callable[[TrainState, Any], tuple[TrainState, dict[str, jax.Array]]]:
-  """Returns a function that makes a number of iterations, and averages their metrics."""
+def _per_row(
+  environment: Environment, algorithm: Any, config: Any, key: jax.Array, options: Any
+) -> tuple[Any, Callable[[Any], Trainer], AnakinConfig]:
+  """Returns the options as arrays, the trainer of a row of them, and a configuration for what all share."""
+  if options is None:
+    if callable(algorithm) or callable(config):
+      raise TypeError(
+        'train got a function for algorithm or config but no options: call it yourself, or give the options '
+        'that it is to be called with.'
+      )
+    trainer = make_trainer(environment, algorithm, config)
+    return None, lambda row: trainer, config
+  if not callable(algorithm):
+    raise TypeError(
+      'With options, algorithm must be a function of a row of them, got an Algorithm: if it is the same for '
+      'all rows, give `lambda row: algorithm`.'
+    )
+  if key.ndim != 1:
+    raise ValueError(
+      f'Options need a key [S], one for each of their rows, got shape {key.shape}: give '
+      'jax.random.split(key, S).'
+    )
+  for path, leaf in jax.tree_util.tree_flatten_with_path(options)[0]:
+    if jnp.shape(leaf)[:1] != key.shape:
+      raise ValueError(
+        f'options{jax.tree_util.keystr(path)} must be an array with a row for each of the {key.size} keys, '
+        f'[{key.size}, ...], got shape {jnp.shape(leaf)}: repeat its values, or split the key in as many.'
+      )
+  options = jax.tree.map(jnp.asarray, options)
+
+  def config_of(row: Any) -> AnakinConfig:
+    return config(row) if callable(config) else config
+
+  # Once with the numbers themselves, for the checks that let traced ones pass.
+  host, shared = jax.device_get(options), []
+  for i in range(key.size):
+    row = jax.tree.map(lambda x, i=i: x[i], host)
+    algorithm(row)
+    shared.append(dataclasses.replace(config_of(row), discount=1.0, reward_scale=1.0))
+    if shared[i] != shared[0]:
+      raise ValueError(
+        f'Of the config only discount and reward_scale may depend on the options, got {shared[0]} for the '
+        f'first row and {shared[i]} for row {i}: train these apart.'
+      )
+  return options, lambda row: make_trainer(environment, algorithm(row), config_of(row)), shared[0]
+
+
+def _epoch(trainer: Trainer, state: TrainState, iterations: Any) -> tuple[TrainState, dict[str, jax.Array]]:
+  """Makes a number of iterations, and averages their metrics."""
   per_episode = ('episode_return', 'episode_length')
 
   def weigh(metrics: Mapping[str, jax.Array]) -> dict[str, jax.Array]:
     weights = dict.fromkeys(per_episode, metrics['episodes'])
     return {name: weights.get(name, 1) * value.astype(jnp.float32) for name, value in metrics.items()}
 
-  def epoch(state: TrainState, iterations: Any) -> tuple[TrainState, dict[str, jax.Array]]:
-    def body(
-      _: Any, carry: tuple[TrainState, dict[str, jax.Array]]
-    ) -> tuple[TrainState, dict[str, jax.Array]]:
-      state, sums = carry
-      state, metrics = trainer.iteration(state)
-      return state, jax.tree.map(jnp.add, sums, weigh(metrics))
+  def body(_: Any, carry: tuple[TrainState, dict[str, jax.Array]]) -> tuple[TrainState, dict[str, jax.Array]]:
+    state, sums = carry
+    state, metrics = trainer.iteration(state)
+    return state, jax.tree.map(jnp.add, sums, weigh(metrics))
 
-    _, shapes = jax.eval_shape(trainer.iteration, state)
-    sums = {name: jnp.zeros((), jnp.float32) for name in shapes}
-    state, sums = jax.lax.fori_loop(0, iterations, body, (state, sums))
-    episodes = sums['episodes']
-    means = {name: value / jnp.maximum(iterations, 1) for name, value in sums.items()}
-    means |= {name: sums[name] / episodes for name in per_episode}  # NaN where no episode has ended.
-    return state, {**means, 'episodes': episodes}
-
-  return epoch
+  _, shapes = jax.eval_shape(trainer.iteration, state)
+  sums = {name: jnp.zeros((), jnp.float32) for name in shapes}
+  state, sums = jax.lax.fori_loop(0, iterations, body, (state, sums))
+  episodes = sums['episodes']
+  means = {name: value / jnp.maximum(iterations, 1) for name, value in sums.items()}
+  means |= {name: sums[name] / episodes for name in per_episode}  # NaN where no episode has ended.
+  return state, {**means, 'episodes': episodes}
 
 
-def _evaluate(trainer: Trainer) -> Callable[[TrainState], Evaluation]:
-  def evaluate(state: TrainState) -> Evaluation:
-    key = jax.random.fold_in(state.key, state.num_steps)
-    return trainer.evaluate(state.algorithm.params, key)
-
-  return evaluate
+def _evaluate(trainer: Trainer, state: TrainState) -> Evaluation:
+  key = jax.random.fold_in(state.key, state.num_steps)
+  return trainer.evaluate(state.algorithm.params, key)

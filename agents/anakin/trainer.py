@@ -83,7 +83,7 @@ def make_trainer(environment: Environment, algorithm: Algorithm, config: AnakinC
   num_bytes = replay_lib.projected_bytes(rows, config.capacity)
   if num_bytes > config.max_replay_bytes:
     raise ValueError(
-      f'Replay would take {num_bytes / 1e9:,.1f} GB, more than max_replay_bytes={config.max_replay_bytes:g}: '
+      f'Replay would take {num_bytes / 1e6:,.1f} MB, more than max_replay_bytes={config.max_replay_bytes:g}: '
       f'lower buffer_size={config.buffer_size}, or raise the limit.'
     )
 

@@ -86,6 +86,7 @@ class AnakinRunner:
       **{name: value for name, value in settings.config.items() if name in _field_names(agent.config)}
     )
     self._algorithm = agent.make_algorithm(config, agent.make_networks(spec, **settings.networks))
+    self._trainer = anakin.make_trainer(environment, self._algorithm, self._config)
     keys = [jax.random.key(settings.seed + i) for i in range(settings.num_seeds)]
     self._key = keys[0] if settings.num_seeds == 1 else jnp.stack(keys)
     self._replay_bytes = settings.num_seeds * anakin.projected_replay_bytes(
@@ -95,8 +96,7 @@ class AnakinRunner:
   @property
   def device(self) -> str:
     """What the run takes."""
-    seeds = self._settings.num_seeds
-    return device_name() + (f' for each of {seeds} seeds from that one on' if seeds > 1 else '')
+    return device_name()
 
   @property
   def replay_bytes(self) -> int:
@@ -124,8 +124,8 @@ class AnakinRunner:
         self._config,
         self._key,
         [
-          callbacks.show_progress(settings.steps),
           recording,
+          callbacks.show_progress(settings.steps, recorded=recording),
           callbacks.save_curve(
             directory / CURVE_FILE_NAME,
             f'{settings.agent} on {settings.env}',
@@ -144,7 +144,7 @@ class AnakinRunner:
   def _restored(self, checkpoints: Path) -> anakin.TrainState | None:
     if callbacks.saved_steps(checkpoints) is None:
       return None
-    init = anakin.make_trainer(self._environment, self._algorithm, self._config).init
+    init = self._trainer.init
     return callbacks.restore(
       checkpoints, jax.eval_shape(jax.vmap(init) if self._key.ndim else init, self._key)
     )

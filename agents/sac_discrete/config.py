@@ -42,7 +42,7 @@ class SACDiscreteConfig(SoftActorCriticConfig):
     for name in ('target_entropy_ratio', 'final_target_entropy_ratio'):
       ratio = getattr(self, name)
       missing = ratio is None and name.startswith('final')
-      check_option(name, ratio, missing or 0.0 <= ratio <= 1.0, 'in [0, 1]')
+      check_option(name, ratio, missing or (ratio >= 0.0) & (ratio <= 1.0), 'in [0, 1]')
     target = self.target_entropy
     check_option('target_entropy', target, target is None or target >= 0.0, 'at least 0, or None')
     if target is not None:

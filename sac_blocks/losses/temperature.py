@@ -58,7 +58,7 @@ def temperature_loss(
   return multiplier * jax.lax.stop_gradient(entropy - target_entropy)
 
 
-def continuous_target_entropy(num_dimensions: int, scale: float = 1.0) -> float:
+def continuous_target_entropy(num_dimensions: int, scale: Array | float = 1.0) -> Array | float:
   r"""Returns the usual target entropy of a continuous policy.
 
   $$\bar H = -\text{scale} \cdot D$$
@@ -80,7 +80,7 @@ def continuous_target_entropy(num_dimensions: int, scale: float = 1.0) -> float:
   """
   if num_dimensions < 1:
     raise ValueError(f'num_dimensions must be at least 1, got {num_dimensions}.')
-  return -float(scale * num_dimensions)
+  return -1.0 * scale * num_dimensions
 
 
 def discrete_target_entropy(

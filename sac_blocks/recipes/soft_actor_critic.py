@@ -26,7 +26,7 @@ def soft_actor_critic(
   temperature_optimizer: optax.GradientTransformation | None = None,
   learn_temperature: bool = True,
   initial_alpha: PyTree = 1.0,
-  log_alpha_bounds: tuple[float, float] | None = None,
+  log_alpha_bounds: tuple[Array | float, Array | float] | None = None,
   tau: Array | float = 0.005,
   target_update_period: int = 1,
   actor_update_period: int = 1,
@@ -80,14 +80,15 @@ def soft_actor_critic(
     actor_steps.append(step('log_alpha', temperature, temperature_optimizer))
   if log_alpha_bounds is not None:
     low, high = log_alpha_bounds
-    if not low <= high:
+    if not checks.traced(low, high) and not low <= high:
       raise ValueError(f'log_alpha_bounds must be (low, high) with low <= high, got {(low, high)}.')
     if not learn_temperature:
       raise ValueError(
         f'log_alpha_bounds={(low, high)} has no meaning for a temperature that is not learned.'
       )
-    least, most = math.exp(low) * (1 - 1e-6), math.exp(high) * (1 + 1e-6)
-    jax.tree.map(lambda alpha: checks.in_range('initial_alpha', alpha, least, most), initial_alpha)
+    if not checks.traced(low, high):
+      least, most = math.exp(low) * (1 - 1e-6), math.exp(high) * (1 + 1e-6)
+      jax.tree.map(lambda alpha: checks.in_range('initial_alpha', alpha, least, most), initial_alpha)
     actor_steps.append(
       map_component(
         'log_alpha', lambda params: jax.tree.map(lambda x: jnp.clip(x, low, high), params['log_alpha'])

@@ -570,7 +570,7 @@ def test_vmap_over_seeds_equals_each_seed_alone():
 def test_hyperparameters_can_be_vmapped_arrays():
   def train_with(ratio: Any, tau: Any, alpha: Any, rate: Any) -> Any:
     options = {'target_entropy_ratio': ratio, 'tau': tau, 'initial_alpha': alpha}
-    options.update({**SGD, 'actor_optimizer': optax.inject_hyperparams(optax.sgd)(learning_rate=rate)})
+    options.update({**SGD, 'actor_optimizer': optax.sgd(rate)})
     algorithm = recipes.sac_discrete(make_networks(), **options)
     return algorithm.update(algorithm.init(jax.random.key(0)), make_batch())[0].params
 

@@ -315,6 +315,15 @@ def test_metrics_are_named_scalars_of_before_the_step():
   np.testing.assert_allclose(metrics['target_entropy_continuous'], -2.0, rtol=1e-6)
 
 
+def test_the_scale_of_the_target_entropy_may_be_mapped():
+  def target(scale):
+    algorithm = recipes.sac_hybrid(make_bandit_networks(), target_entropy_scale=scale, **SGD)
+    return algorithm.update(algorithm.init(jax.random.key(0)), make_batch())[1]['target_entropy_continuous']
+
+  # Minus the scale, for the one dimension.
+  np.testing.assert_allclose(jax.jit(jax.vmap(target))(jnp.array([0.5, 2.0])), [-0.5, -2.0], rtol=1e-6)
+
+
 def test_one_number_is_the_temperature_of_both_parts():
   log_alpha = recipes.sac_hybrid(make_bandit_networks(), initial_alpha=0.25).init(jax.random.key(0)).params
   assert sorted(log_alpha['log_alpha']) == ['continuous', 'discrete']

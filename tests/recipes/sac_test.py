@@ -336,19 +336,41 @@ def test_vmap_over_seeds_equals_each_seed_alone():
     assert_trees_close(jax.tree.map(lambda x, k=k: x[k], states.params), alone.params, 1e-4)
 
 
-def test_hyperparameters_can_be_vmapped_arrays():
-  def final_alpha(target_entropy: Any, tau: Any, initial_alpha: Any) -> Any:
-    algorithm = recipes.sac(
-      make_plain_networks(), target_entropy=target_entropy, tau=tau, initial_alpha=initial_alpha, **SGD
-    )
-    state, _ = algorithm.update(algorithm.init(jax.random.key(0)), make_batch())
-    return state.params['log_alpha'], state.params['target_critic']['b']
+# How an option enters, by its name, and two values of it.
+MAPPED = {
+  'critic_learning_rate': (lambda x: {'critic_optimizer': optax.adam(x)}, [0.01, 0.1]),
+  'gradient_norm': (
+    lambda x: {'actor_optimizer': optax.chain(optax.clip_by_global_norm(x), optax.sgd(1.0))},
+    [0.01, 0.1],
+  ),
+  'tau': (lambda x: {'tau': x}, [0.0, 1.0]),
+  'fixed_alpha': (lambda x: {'initial_alpha': x, 'learn_temperature': False}, [0.5, 2.0]),
+  'target_entropy': (lambda x: {'target_entropy': x}, [-3.0, 1.0]),
+  'log_alpha_bounds': (lambda x: {'target_entropy': 50.0, 'log_alpha_bounds': (-x, x)}, [0.01, 0.1]),
+  'discount': (lambda x: {}, [0.0, 0.9]),
+}
 
-  targets, taus, alphas = jnp.array([-3.0, 1.0]), jnp.array([0.0, 1.0]), jnp.array([0.5, 2.0])
-  together = jax.jit(jax.vmap(final_alpha))(targets, taus, alphas)
-  for i in range(2):
-    alone = jax.jit(final_alpha)(float(targets[i]), float(taus[i]), float(alphas[i]))
-    assert_trees_close(jax.tree.map(lambda x, i=i: x[i], together), alone)
+
+@pytest.mark.parametrize('name', MAPPED)
+def test_a_hyperparameter_may_be_mapped_and_means_what_the_number_does(name: str):
+  options, values = MAPPED[name]
+
+  def params(x: Any) -> Any:
+    algorithm = recipes.sac(
+      make_plain_networks(), **{**SGD, 'temperature_optimizer': optax.sgd(0.5), **options(x)}
+    )
+    state, batch = algorithm.init(jax.random.key(0)), make_batch()
+    if name == 'discount':
+      batch = batch._replace(discount_t=x * batch.discount_t)
+    for _ in range(2):
+      state, _ = algorithm.update(state, batch)
+    return state.params
+
+  together = jax.jit(jax.vmap(params))(jnp.array(values))
+  rows = [jax.tree.map(lambda x, k=k: x[k], together) for k in range(2)]
+  for row, value in zip(rows, values, strict=True):
+    assert_trees_close(row, jax.jit(functools.partial(params, value))())
+  assert any(not np.allclose(*pair) for pair in zip(*map(jax.tree.leaves, rows), strict=True))
 
 
 @pytest.mark.parametrize('normalize', [False, True])

@@ -6,11 +6,13 @@ import subprocess
 import sys
 import textwrap
 
+import numpy as np
 import pytest
 
 pytest.importorskip('acme')
 
 from agents import checkpointing, experiments
+from agents.nodes.learner import Peers
 from tests.agents.experiments import toy_agent
 
 import launchpad as lp  # isort: skip
@@ -58,6 +60,11 @@ def test_nodes_are_added_to_a_program_that_exists():
       ValueError,
       'needs num_learner_nodes=1, .* got 2',
     ),
+    (
+      {'num_learner_nodes': 2, 'peers': Peers('localhost:1', 2, 0)},
+      ValueError,
+      'peers needs num_learner_nodes=1, one learner in each of the 2 programs, got 2',
+    ),
     ({'inference_server_config': object()}, NotImplementedError, r'needs acme\.jax\.inference_server'),
     ({'make_snapshot_models': print}, NotImplementedError, r'needs acme\.jax\.snapshotter'),
     ({'multiprocessing_colocate_actors': True}, NotImplementedError, 'num_actors_per_node=1 makes a process'),
@@ -66,6 +73,23 @@ def test_nodes_are_added_to_a_program_that_exists():
 def test_what_cannot_be_made_is_refused(options, error, message):
   with pytest.raises(error, match=message):
     _make(**options)
+
+
+def test_programs_whose_learners_are_peers_share_the_key_of_the_learner_only():
+  programs = [_make(peers=Peers('localhost:1', 2, rank)) for rank in range(2)]
+
+  def keys(program, label):
+    return [
+      tuple(value.tolist())
+      for node in program.groups[label]
+      for value in node._args
+      if isinstance(value, np.ndarray)
+    ]
+
+  assert keys(programs[0], 'learner') == keys(programs[1], 'learner')
+  for label, number in (('actor', 2), ('evaluator', 1)):
+    assert len({*keys(programs[0], label), *keys(programs[1], label)}) == 2 * number
+  assert keys(programs[0], 'actor') == keys(_make(), 'actor')
 
 
 _PROGRAM = """

@@ -6,10 +6,7 @@ pytest.importorskip('acme')
 
 from agents import acme_compat
 from agents.nodes.evaluator import PeriodicEvaluator
-from agents.nodes.learner import LearnerWorker
 from tests.agents.experiments import toy_agent
-
-import jax.numpy as jnp  # isort: skip
 
 
 class _Actor(toy_agent.Actor):
@@ -79,22 +76,3 @@ def test_an_evaluation_that_is_cut_off_leaves_nothing():
   actor.steps_until_cut = None
   evaluator.evaluate()
   assert len(log.rows) == 3
-
-
-def test_variables_are_converted_once_an_update():
-  class Learner:
-    def __init__(self):
-      self.variables = {'w': jnp.ones(3)}
-
-    def get_variables(self, names):
-      return [self.variables for _ in names]
-
-  worker = LearnerWorker(None, 'learner 0', None, None, None)
-  worker._learner = Learner()
-  worker._ready.set()
-  (first,), (second,) = worker.get_variables(['policy']), worker.get_variables(['policy'])
-  assert first is second
-  assert type(first['w']).__module__ == 'numpy'
-  worker._learner.variables = {'w': jnp.zeros(3)}
-  (third,) = worker.get_variables(['policy'])
-  assert third['w'].sum() == 0.0
