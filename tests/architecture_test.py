@@ -105,6 +105,13 @@ def test_importing_is_cheap(package: str):
   assert result.stdout.split() == []
 
 
+def test_on_device_training_loads_what_writes_files_only_for_callbacks_that_do():
+  names = ('PIL', 'matplotlib', 'orbax', 'scipy', 'tensorboardX', 'tqdm')
+  code = f'import sys, agents.anakin; print(*sorted(set(sys.modules) & set({names!r})))'
+  result = subprocess.run([sys.executable, '-c', code], capture_output=True, text=True, check=True, cwd=ROOT)
+  assert result.stdout.split() == []
+
+
 @pytest.mark.parametrize(
   'path',
   [p for package in ('sac_blocks', 'agents') for p in modules(package) if p.name == '__init__.py'],

@@ -1,5 +1,6 @@
 """Ready-made callbacks of `agents.anakin.train`, each for one call of it."""
 
+from agents.anakin.callbacks.animation import save_animation
 from agents.anakin.callbacks.checkpoints import restore, save_checkpoints, saved_steps
 from agents.anakin.callbacks.curve import save_curve
 from agents.anakin.callbacks.progress import show_progress
@@ -10,6 +11,7 @@ __all__ = [
   'Recording',
   'record',
   'restore',
+  'save_animation',
   'save_checkpoints',
   'save_curve',
   'saved_steps',

@@ -14,6 +14,7 @@ from agents.anakin import AnakinConfig, Evaluation, Report, callbacks, environme
 from agents.anakin.callbacks import curve
 from agents.records import metrics, plotting
 from sac_blocks import Algorithm, TrainingState
+from tests.agents.anakin.counting_environment import counting
 from tests.agents.anakin.trainer_test import assert_same
 
 KEYS = jax.random.split(jax.random.key(1), 2)
@@ -327,3 +328,71 @@ def test_checkpoints_are_refused_where_they_do_not_belong(saved, tmp_path):
     callbacks.restore(directory, shapes(keys=jax.random.split(jax.random.key(0, impl='rbg'), 2)))
   with pytest.raises(ValueError, match='max_to_keep must be at least 1, got 0'):
     callbacks.save_checkpoints(directory, max_to_keep=0)
+
+
+def make_player():
+  """An algorithm whose params are its action."""
+  return Algorithm(
+    None, None, None, lambda params, obs, key: jnp.full(obs.shape[0], params['policy']), None, ('policy',)
+  )
+
+
+def report_params(num_steps, params):
+  report = make_report(num_steps, np.zeros((*np.shape(params), 1)))
+  report.state.algorithm = types.SimpleNamespace(params={'policy': jnp.asarray(params)})
+  return report
+
+
+def frames(path):
+  """Returns the cells of [ball, paddle] in each frame of an animation of catch."""
+  animation = Image.open(path)
+  cells = []
+  for i in range(animation.n_frames):
+    animation.seek(i)
+    image = np.asarray(animation.convert('RGB'), int)
+    found = [np.argwhere(image[..., own] - image[..., other] > 60) for own, other in ((0, 2), (2, 0))]
+    cells.append([tuple(int(x) // 40 for x in pixels.mean(axis=0)) for pixels in found])
+  return animation, cells
+
+
+def test_an_episode_of_the_last_params_is_animated_at_the_end(tmp_path):
+  path = tmp_path / 'new' / 'episode.gif'
+  save = callbacks.save_animation(environments.catch(), make_player(), path, seed=1, frames_per_second=10)
+  for params in ([2, 2], [2, 0]):
+    report = report_params(100, params)
+    save(report)
+    # As training does when it goes on.
+    report.state.algorithm.params['policy'].delete()
+    assert not path.exists()
+  save.close()
+  animation, cells = frames(path)
+  assert animation.info['duration'] == 100
+  assert [ball[0] for ball, _ in cells] == list(range(10))
+  assert [paddle for _, paddle in cells] == [(9, 2), (9, 1), *[(9, 0)] * 8]
+  assert [other.name for other in path.parent.iterdir()] == ['episode.gif']
+
+
+def test_an_episode_is_animated_at_each_evaluation_if_wanted(tmp_path):
+  path = tmp_path / 'episode.gif'
+  save = callbacks.save_animation(environments.catch(), make_player(), path, max_steps=3, at_evaluations=True)
+  save(report_params(0, 2))
+  save(report_params(100, 0)._replace(evaluation=None))
+  save(report_params(200, 0))
+  save.close()
+  assert sorted(other.name for other in tmp_path.iterdir()) == [
+    'episode.gif',
+    'episode_0.gif',
+    'episode_200.gif',
+  ]
+  assert [paddle[1] for _, paddle in frames(tmp_path / 'episode_0.gif')[1]] == [2, 3, 4, 4]
+  assert frames(tmp_path / 'episode_200.gif')[1] == frames(path)[1]
+
+
+def test_what_cannot_be_animated_is_named(tmp_path):
+  with pytest.raises(ValueError, match=r'cannot be drawn, its render is None: give it one with'):
+    callbacks.save_animation(counting(4), make_algorithm(), tmp_path / 'episode.gif')
+  save = callbacks.save_animation(environments.catch(), make_player(), tmp_path / 'episode.gif', seed=2)
+  with pytest.raises(ValueError, match=r'There are 2 seeds, got seed=2 to draw'):
+    save(report_params(0, [1, 1]))
+  save.close()
+  assert not list(tmp_path.iterdir())
