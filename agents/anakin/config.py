@@ -21,7 +21,7 @@ class AnakinConfig:
     num_envs: environments side by side.
     rollout_length: steps of each environment in an iteration.
     num_updates: updates in an iteration.
-    batch_size: transitions per update.
+    batch_size: transitions per update, over all devices.
     buffer_size: steps that replay holds, over all environments.
     learning_starts: steps before the first update, over all environments.
     random_steps: of these, the steps that are uniformly random, over all environments.
@@ -32,7 +32,7 @@ class AnakinConfig:
     eval_every: steps between evaluations, over all environments.
     num_eval_episodes: episodes of an evaluation, side by side.
     max_eval_steps: steps after which an episode of an evaluation is cut off.
-    max_replay_bytes: memory that replay may take at the most.
+    max_replay_bytes: memory that replay may take at the most, over all devices.
   """
 
   num_steps: int = 10_000
