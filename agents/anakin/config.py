@@ -22,7 +22,7 @@ class AnakinConfig:
     num_envs: environments side by side.
     rollout_length: steps of each environment in an iteration.
     num_updates: updates in an iteration.
-    batch_size: transitions per update.
+    batch_size: transitions per update, over all devices.
     buffer_size: steps that replay holds, over all environments.
     learning_starts: steps before the first update, over all environments.
     random_steps: of these, the steps that are uniformly random, over all environments.
@@ -35,9 +35,10 @@ class AnakinConfig:
       None for no others. The host has a say, and Ctrl-C an effect, at each report.
     num_eval_episodes: episodes of an evaluation, side by side.
     max_eval_steps: steps after which an episode of an evaluation is cut off.
-    max_replay_bytes: memory that replay may take at the most.
+    max_replay_bytes: memory that replay may take at the most, over all devices.
     priority_exponent: alpha of prioritised replay, at least 0: transitions are drawn in proportion to the
-      alpha-th power of their TD errors, 0.6 in the paper; None draws uniformly, at no cost for priorities.
+      alpha-th power of their TD errors, 0.6 in the paper; None draws uniformly, at no cost for priorities, and
+      is all that several devices can do.
     importance_exponent: beta of prioritised replay, in [0, 1], or an optax schedule from the number of
       updates to it: how far weights on the critic loss make up for the draw, 1 for wholly.
   """

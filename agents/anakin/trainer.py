@@ -158,6 +158,7 @@ def make_trainer(environment: Environment, algorithm: Algorithm, config: AnakinC
         **window,
       )
       assert algorithm.update_with_info is not None
+      assert config.priority_exponent is not None
       learned, info = algorithm.update_with_info(learned, batch)
       if 'td_error' not in info:
         raise ValueError(
