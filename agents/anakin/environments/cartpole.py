@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from dm_env import specs
 
+from agents.anakin.environments import drawing
 from agents.anakin.environments.protocol import Environment, PRNGKey, TimeStep
 
 _GRAVITY = 9.8
@@ -22,7 +23,7 @@ _MAX_ANGLE = math.radians(12.0)
 
 
 class State(NamedTuple):
-  """Position and velocity of the cart, and angle from upright and angular velocity of the pole."""
+  """Position and velocity of the cart, angle from upright (clockwise) and angular velocity of the pole."""
 
   position: jax.Array
   velocity: jax.Array
@@ -72,4 +73,19 @@ def cartpole() -> Environment:
     action_spec=specs.DiscreteArray(2, np.int32, 'action'),
     reset=reset,
     step=step,
+    render=_render,
   )
+
+
+def _render(state: State) -> np.ndarray:
+  position, angle = float(state.position), float(state.angle)
+  canvas = drawing.Canvas((-3.0, -0.6), (3.0, 1.6), pixels_per_unit=100)
+  canvas.rod((-_MAX_POSITION, 0.0), (_MAX_POSITION, 0.0), 0.03, drawing.GREY)
+  for end in (-_MAX_POSITION, _MAX_POSITION):
+    canvas.rod((end, -0.15), (end, 0.15), 0.03, drawing.GREY)
+  canvas.box((position - 0.3, -0.15), (position + 0.3, 0.15), drawing.BLACK)
+  length = 2 * _HALF_LENGTH
+  tip = (position + length * np.sin(angle), length * np.cos(angle))
+  canvas.rod((position, 0.0), tip, 0.1, (202, 152, 101))
+  canvas.disc((position, 0.0), 0.05, (129, 132, 203))
+  return canvas.image

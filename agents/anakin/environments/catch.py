@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from dm_env import specs
 
+from agents.anakin.environments import drawing
 from agents.anakin.environments.protocol import Environment, PRNGKey, TimeStep
 
 
@@ -54,9 +55,22 @@ def catch(rows: int = 10, columns: int = 5) -> Environment:
     reward = jnp.where(last, jnp.where(state.ball_column == paddle, 1.0, -1.0), 0.0)
     return state, TimeStep(observe(state), reward, 1.0 - last.astype(jnp.float32), last)
 
+  def render(state: State) -> np.ndarray:
+    # A unit is a cell, and the first row is on top.
+    canvas = drawing.Canvas((0.0, 0.0), (columns, rows), pixels_per_unit=40)
+    for x in range(columns + 1):
+      canvas.rod((x, 0.0), (x, rows), 0.05, drawing.GREY)
+    for y in range(rows + 1):
+      canvas.rod((0.0, y), (columns, y), 0.05, drawing.GREY)
+    paddle, row, column = int(state.paddle), int(state.ball_row), int(state.ball_column)
+    canvas.box((paddle + 0.1, 0.1), (paddle + 0.9, 0.4), (70, 110, 190))
+    canvas.disc((column + 0.5, rows - row - 0.5), 0.35, (204, 77, 77))
+    return canvas.image
+
   return Environment(
     observation_spec=specs.BoundedArray((rows, columns), np.float32, 0.0, 1.0, 'board'),
     action_spec=specs.DiscreteArray(3, np.int32, 'action'),
     reset=reset,
     step=step,
+    render=render,
   )

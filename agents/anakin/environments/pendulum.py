@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from dm_env import specs
 
+from agents.anakin.environments import drawing
 from agents.anakin.environments.protocol import Environment, PRNGKey, TimeStep
 
 _GRAVITY = 10.0
@@ -18,10 +19,14 @@ _MAX_TORQUE = 2.0
 
 
 class State(NamedTuple):
-  """Angle from upright and angular velocity, in radians and radians a second."""
+  """Angle from upright, counterclockwise, and angular velocity, in radians and radians a second.
+
+  The torque is that of the last step, for pictures.
+  """
 
   angle: jax.Array
   velocity: jax.Array
+  torque: jax.Array
 
 
 def pendulum() -> Environment:
@@ -41,7 +46,7 @@ def pendulum() -> Environment:
 
   def reset(key: PRNGKey) -> tuple[State, jax.Array]:
     angle, velocity = jax.random.uniform(key, (2,), minval=-1.0, maxval=1.0) * jnp.array([jnp.pi, 1.0])
-    state = State(angle, velocity)
+    state = State(angle, velocity, jnp.zeros_like(angle))
     return state, observe(state)
 
   def step(state: State, action: jax.Array, key: PRNGKey) -> tuple[State, TimeStep]:
@@ -52,7 +57,7 @@ def pendulum() -> Environment:
     # A rod of length 1 and mass 1.
     acceleration = 1.5 * _GRAVITY * jnp.sin(state.angle) + 3.0 * torque
     velocity = jnp.clip(state.velocity + acceleration * _SECONDS_PER_STEP, -_MAX_SPEED, _MAX_SPEED)
-    state = State(state.angle + velocity * _SECONDS_PER_STEP, velocity)
+    state = State(state.angle + velocity * _SECONDS_PER_STEP, velocity, torque)
     return state, TimeStep(observe(state), reward, jnp.ones_like(reward), jnp.zeros((), bool))
 
   return Environment(
@@ -62,4 +67,16 @@ def pendulum() -> Environment:
     action_spec=specs.BoundedArray((1,), np.float32, -_MAX_TORQUE, _MAX_TORQUE, 'torque'),
     reset=reset,
     step=step,
+    render=_render,
   )
+
+
+def _render(state: State) -> np.ndarray:
+  angle, torque = float(state.angle), float(state.torque)
+  canvas = drawing.Canvas((-1.3, -1.3), (1.3, 1.3), pixels_per_unit=150)
+  canvas.rod((0.0, 0.0), (-np.sin(angle), np.cos(angle)), 0.2, (204, 77, 77))
+  canvas.disc((0.0, 0.0), 0.05, drawing.BLACK)
+  if abs(torque) > 0.01 * _MAX_TORQUE:
+    # Half a circle at the most.
+    canvas.arrow((0.0, 0.0), 0.3, -np.pi / 2, torque / _MAX_TORQUE * np.pi, 0.04, drawing.BLACK)
+  return canvas.image

@@ -23,7 +23,7 @@ def test_the_pendulum_moves_as_gymnasiums_does():
   rng = np.random.default_rng(0)
   for _ in range(20):
     theirs.reset(seed=int(rng.integers(1000)))
-    state = PendulumState(*map(jnp.asarray, theirs.state.astype(np.float32)))
+    state = PendulumState(*map(jnp.asarray, theirs.state.astype(np.float32)), jnp.zeros(()))
     for _ in range(30):
       action = rng.uniform(-3.0, 3.0, size=1).astype(np.float32)
       observation, reward, terminated, _, _ = theirs.step(action)
