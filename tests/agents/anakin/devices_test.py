@@ -221,6 +221,7 @@ def test_devices_that_learn_apart_are_noticed():
       len(jax.devices()) + 1,
       r'num_devices must be at most \d+, the number of cpu devices, got \d+: change',
     ),
+    ({'priority_exponent': 0.6}, 2, r'priority_exponent must be None on several devices .* got 0.6'),
     ({}, 0, 'num_devices must be an integer of at least 1, or None for all devices, got 0'),
     ({}, 2.0, 'num_devices must be an integer of at least 1, or None for all devices, got 2.0'),
   ],
