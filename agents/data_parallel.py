@@ -57,11 +57,12 @@ def from_first(value: Any) -> Any:
   return pickle.loads(np.asarray(received, np.uint8).tobytes())
 
 
-def learner_devices(num_devices: int | None) -> list[jax.Device]:
+def learner_devices(num_devices: int | None, *, option: str = 'num_learner_devices') -> list[jax.Device]:
   """Returns the devices of a learner, the same number from each of its processes.
 
   Args:
     num_devices: how many, over all processes; None for all that there are.
+    option: its name, for the message.
 
   Returns:
     The devices, in the same order in every process.
@@ -78,8 +79,7 @@ def learner_devices(num_devices: int | None) -> list[jax.Device]:
     if processes > 1:
       expected += f', and a multiple of {processes}, the number of learner processes'
     raise ValueError(
-      f'num_learner_devices must be {expected}, got {num_devices}: change it, or give None for all '
-      'that there are.'
+      f'{option} must be {expected}, got {num_devices}: change it, or give None for all that there are.'
     )
   return [device for group in groups for device in group[: num_devices // processes]]
 
@@ -162,7 +162,7 @@ class DataParallel:
       return update(state, jax.tree.map(lambda x: x[:, 0], column))
 
     mapped = jax.jit(
-      _shard_map(on_device, self._mesh, (self._replicated.spec, self._dealt.spec), self._replicated.spec),
+      shard_map(on_device, self._mesh, (self._replicated.spec, self._dealt.spec), self._replicated.spec),
       donate_argnums=0 if donate else (),
     )
     checked = False
@@ -171,14 +171,25 @@ class DataParallel:
       nonlocal checked
       state, metrics, variables = mapped(state, self.deal(sample))
       if not checked:
-        _check_equal(state)
+        check_equal(state)
         checked = True
       return state, *jax.tree.map(lambda x: x.addressable_data(0), (metrics, variables))
 
     return compiled
 
 
-def _shard_map(function: Callable[..., Any], mesh: jax.sharding.Mesh, in_specs: Any, out_specs: Any) -> Any:
+def shard_map(function: Callable[..., Any], mesh: jax.sharding.Mesh, in_specs: Any, out_specs: Any) -> Any:
+  """Maps a function over the devices of a mesh, with either JAX; it averages itself what is to be equal.
+
+  Args:
+    function: of the parts that a device has.
+    mesh: the devices.
+    in_specs: how the arguments are split.
+    out_specs: how the results are put together; of what is not split the first device's stands for all.
+
+  Returns:
+    The function of whole arrays.
+  """
   # The check of what is equal on all devices stays off: with it `grad` itself sums over the devices, and an
   # average of those sums would be too large by their number.
   if hasattr(jax, 'shard_map'):
@@ -188,13 +199,14 @@ def _shard_map(function: Callable[..., Any], mesh: jax.sharding.Mesh, in_specs: 
   return shard_map(function, mesh, in_specs, out_specs, check_rep=False)
 
 
-def _check_equal(state: TrainingState) -> None:
+def check_equal(state: TrainingState) -> None:
+  """Raises a ValueError if the devices have come to different params."""
   for path, leaf in jax.tree_util.tree_flatten_with_path(state.params)[0]:
     first, *others = (np.asarray(shard.data) for shard in leaf.addressable_shards)
     if jax.process_count() > 1:
       others += list(multihost_utils.process_allgather(first))
     if not all(np.array_equal(first, other, equal_nan=True) for other in others):
       raise ValueError(
-        f'After one update each device has its own params{jax.tree_util.keystr(path)}: make the algorithm '
-        f'with axis_name={AXIS!r}, which averages gradients and statistics over the devices.'
+        f'After the first updates each device has its own params{jax.tree_util.keystr(path)}: make the '
+        f'algorithm with axis_name={AXIS!r}, which averages gradients and statistics over the devices.'
       )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Callable
 from typing import Any
 
 from agents.config import check_option
@@ -21,7 +22,7 @@ class AnakinConfig:
     num_envs: environments side by side.
     rollout_length: steps of each environment in an iteration.
     num_updates: updates in an iteration.
-    batch_size: transitions per update.
+    batch_size: transitions per update, over all devices.
     buffer_size: steps that replay holds, over all environments.
     learning_starts: steps before the first update, over all environments.
     random_steps: of these, the steps that are uniformly random, over all environments.
@@ -34,7 +35,12 @@ class AnakinConfig:
       None for no others. The host has a say, and Ctrl-C an effect, at each report.
     num_eval_episodes: episodes of an evaluation, side by side.
     max_eval_steps: steps after which an episode of an evaluation is cut off.
-    max_replay_bytes: memory that replay may take at the most.
+    max_replay_bytes: memory that replay may take at the most, over all devices.
+    priority_exponent: alpha of prioritised replay, at least 0: transitions are drawn in proportion to the
+      alpha-th power of their TD errors, 0.6 in the paper; None draws uniformly, at no cost for priorities, the
+      only way on several devices.
+    importance_exponent: beta of prioritised replay, in [0, 1], or an optax schedule from the number of
+      updates to it: how far weights on the critic loss make up for the draw, 1 for wholly.
   """
 
   num_steps: int = 10_000
@@ -53,6 +59,8 @@ class AnakinConfig:
   num_eval_episodes: int = 10
   max_eval_steps: int = 1000
   max_replay_bytes: float = 8e9
+  priority_exponent: float | None = None
+  importance_exponent: float | Callable[[Any], Any] = 0.4
 
   def __post_init__(self) -> None:
     for name in (
@@ -81,6 +89,11 @@ class AnakinConfig:
     check_option('reward_scale', scale, (scale > 0.0) & (scale < math.inf), 'positive')
     check_option(
       'random_steps', self.random_steps, self.random_steps <= self.learning_starts, 'at most learning_starts'
+    )
+    alpha, beta = self.priority_exponent, self.importance_exponent
+    check_option('priority_exponent', alpha, alpha is None or 0.0 <= alpha < math.inf, 'at least 0, or None')
+    check_option(
+      'importance_exponent', beta, callable(beta) or 0.0 <= beta <= 1.0, 'in [0, 1], or a schedule'
     )
     check_option(
       'buffer_size',

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
@@ -12,7 +13,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from agents import data_parallel
 from agents.anakin.config import AnakinConfig
+from agents.anakin.devices import Devices
 from agents.anakin.environments import Environment
 from agents.anakin.trainer import Evaluation, Trainer, TrainState, make_trainer
 from sac_blocks import Algorithm
@@ -65,6 +68,7 @@ def train(
   *,
   state: TrainState | None = None,
   options: Any = None,
+  num_devices: int | None = 1,
 ) -> Result:
   """Trains to the end of the budget, with an evaluation before, every `eval_every` steps, and after.
 
@@ -77,6 +81,10 @@ def train(
       return recipes.sac(networks, critic_optimizer=optax.adam(row['learning_rate']))
 
     train(environment, algorithm, config, jax.random.split(key, 6), options=options)
+
+  On several devices each acts in its part of the environments, keeps their part of replay, and draws its part
+  of every batch from there; gradients, statistics and metrics are averaged. That takes a recipe that is made
+  with `axis_name=agents.data_parallel.AXIS`.
 
   Between two reports nothing but the device works.
 
@@ -91,25 +99,50 @@ def train(
       that an empty replay is warmed up anew.
     options: a tree of arrays `[S, ...]`, with a row for each key; None for the same options everywhere. All
       rows are checked before they are compiled into one program, in which they are traced.
+    num_devices: over how many devices each seed is spread, a divisor of `num_envs` and of `batch_size`; None
+      for all that there are. The state has the same shapes on any number of them.
 
   Returns:
     The last state and all evaluations.
 
   Raises:
     TypeError: the key is not a typed one, or there is a function without options, or the other way round.
-    ValueError: replay would take more memory than `max_replay_bytes`, the options don't fit the keys, or one
-      of them is out of range.
+    ValueError: replay would take more memory than `max_replay_bytes`, the options don't fit the keys, one of
+      them is out of range, the devices are too few or no divisor, or they come to different params.
   """
   if not jnp.issubdtype(key.dtype, jax.dtypes.prng_key):
     raise TypeError(f'train needs a key of jax.random.key, got dtype {key.dtype}.')
-  options, make, static = _per_row(environment, algorithm, config, key, options)
+  options, parts, static = _per_row(algorithm, config, key, options)
+  # With None also where there is one only, so that the same algorithm does on any machine.
+  devices = None if num_devices == 1 else Devices(num_devices, seeds=bool(key.ndim))
   map_seeds: Callable[..., Any] = jax.vmap if key.ndim else lambda function, **_: function
-  init = jax.jit(map_seeds(lambda row, key: make(row).init(key)))
-  warm_up = jax.jit(map_seeds(lambda row, state: make(row).warm_up(state)), donate_argnums=1)
-  epoch = jax.jit(
-    map_seeds(lambda row, *inputs: _epoch(make(row), *inputs), in_axes=(0, 0, None)), donate_argnums=1
-  )
-  evaluate = jax.jit(map_seeds(lambda row, state: _evaluate(make(row), state)))
+
+  def make(row: Any) -> Trainer:
+    return make_trainer(environment, *parts(row))
+
+  def make_share(row: Any) -> Trainer:
+    if devices is None:
+      return make(row)
+    algorithm, config = parts(row)
+    return devices.join(make_trainer(environment, algorithm, devices.share(config)))
+
+  if options is None:
+    # Made once, rather than for each of the functions below.
+    make, make_share = functools.cache(make), functools.cache(make_share)
+
+  def advance(function: Callable[..., Any]) -> Callable[..., Any]:
+    mapped = map_seeds(function, in_axes=(0, 0, None))
+    return jax.jit(mapped if devices is None else devices.map(mapped), donate_argnums=1)
+
+  shardings = {} if devices is None else {'out_shardings': devices.shardings}
+  init = jax.jit(map_seeds(lambda row, key: make(row).init(key)), **shardings)
+  warm_up = advance(lambda row, state, _: (make_share(row).warm_up(state), {}))
+  epoch = advance(lambda row, state, iterations: _epoch(make_share(row), state, iterations))
+  evaluate = jax.jit(map_seeds(lambda row, *inputs: _evaluate(make(row), *inputs)))
+  if devices is not None:
+    devices.share(static)
+    options, key = devices.replicate((options, key))
+    state = None if state is None else devices.place(state)
 
   start = time.perf_counter()
   num_steps, returns = [], []
@@ -118,7 +151,9 @@ def train(
     steps, evaluation = int(np.ravel(state.num_steps)[0]), None
     if evaluated:
       # Not from the state's own keys, so that evaluations leave training as it is.
-      evaluation = jax.tree.map(np.asarray, evaluate(options, state))
+      inputs = (options, state.algorithm.params, state.key, state.num_steps)
+      evaluation = evaluate(*(inputs if devices is None else devices.first(inputs)))
+      evaluation = jax.tree.map(np.asarray, evaluation)
       num_steps.append(steps)
       returns.append(evaluation.episode_return)
     given = Report(
@@ -133,7 +168,7 @@ def train(
     ends = [callback(given) for callback in callbacks]
     return any(ends)
 
-  stopped = False
+  stopped = learned = False
   with contextlib.ExitStack() as stack:
     for callback in callbacks:
       stack.callback(getattr(callback, 'close', lambda: None))
@@ -142,7 +177,7 @@ def train(
       stopped = report(state, {}, evaluated=True)
     # As in a new state, or in one that was saved without its replay.
     if not stopped and not np.ravel(state.replay.size)[0]:
-      state = warm_up(options, state)
+      state, _ = warm_up(options, state, 0)
     while not stopped:
       assert state is not None
       steps = int(np.ravel(state.num_steps)[0])
@@ -152,6 +187,9 @@ def train(
       goal = min(next_evaluation, _next_multiple(steps, static.report_every or static.eval_every))
       iterations = -(-(goal - steps) // static.steps_per_iteration)
       state, metrics = epoch(options, state, iterations)
+      if devices is not None and not learned:
+        data_parallel.check_equal(state.algorithm)
+        learned = True
       steps += iterations * static.steps_per_iteration
       stopped = report(state, metrics, evaluated=steps >= next_evaluation)
   # Training that goes on may be stopped again before the next evaluation.
@@ -164,17 +202,16 @@ def _next_multiple(number: int, of: int) -> int:
 
 
 def _per_row(
-  environment: Environment, algorithm: Any, config: Any, key: jax.Array, options: Any
-) -> tuple[Any, Callable[[Any], Trainer], AnakinConfig]:
-  """Returns the options as arrays, the trainer of a row of them, and a configuration for what all share."""
+  algorithm: Any, config: Any, key: jax.Array, options: Any
+) -> tuple[Any, Callable[[Any], tuple[Algorithm, AnakinConfig]], AnakinConfig]:
+  """Returns the options as arrays, what is made of a row of them, and a configuration for what all share."""
   if options is None:
     if callable(algorithm) or callable(config):
       raise TypeError(
         'train got a function for algorithm or config but no options: call it yourself, or give the options '
         'that it is to be called with.'
       )
-    trainer = make_trainer(environment, algorithm, config)
-    return None, lambda row: trainer, config
+    return None, lambda row: (algorithm, config), config
   if not callable(algorithm):
     raise TypeError(
       'With options, algorithm must be a function of a row of them, got an Algorithm: if it is the same for '
@@ -207,7 +244,7 @@ def _per_row(
         f'Of the config only discount and reward_scale may depend on the options, got {shared[0]} for the '
         f'first row and {shared[i]} for row {i}: train these apart.'
       )
-  return options, lambda row: make_trainer(environment, algorithm(row), config_of(row)), shared[0]
+  return options, lambda row: (algorithm(row), config_of(row)), shared[0]
 
 
 def _epoch(trainer: Trainer, state: TrainState, iterations: Any) -> tuple[TrainState, dict[str, jax.Array]]:
@@ -232,6 +269,5 @@ def _epoch(trainer: Trainer, state: TrainState, iterations: Any) -> tuple[TrainS
   return state, {**means, 'episodes': episodes}
 
 
-def _evaluate(trainer: Trainer, state: TrainState) -> Evaluation:
-  key = jax.random.fold_in(state.key, state.num_steps)
-  return trainer.evaluate(state.algorithm.params, key)
+def _evaluate(trainer: Trainer, params: Any, key: jax.Array, num_steps: jax.Array) -> Evaluation:
+  return trainer.evaluate(params, jax.random.fold_in(key, num_steps))

@@ -100,7 +100,9 @@ def restore(directory: str | os.PathLike[str], like_state: TrainState) -> TrainS
     return jax.random.wrap_key_data(array, impl=saved[name].key) if saved[name].key else array
 
   state = jax.tree.unflatten(structure, [load(name) for name in shapes])
-  return state if with_replay else state._replace(replay=like_state.replay)
+  if with_replay:
+    return state
+  return state._replace(replay=like_state.replay, priorities=like_state.priorities)
 
 
 def saved_steps(directory: str | os.PathLike[str]) -> int | None:
@@ -194,9 +196,9 @@ def _check_same(saved: dict[str, _Leaf], expected: dict[str, str], directory: st
 
 
 def _part(state: TrainState, with_replay: bool) -> Any:
-  """Returns the state with or without the arrays of replay."""
+  """Returns the state with or without the arrays of replay, its priorities included."""
   nothing: Any = None
-  return state if with_replay else state._replace(replay=nothing)
+  return state if with_replay else state._replace(replay=nothing, priorities=None)
 
 
 def _is_key(leaf: Any) -> bool:
