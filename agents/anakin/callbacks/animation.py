@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from agents.anakin.environments import Environment
@@ -79,6 +78,7 @@ class _Episode:
 
   def draw(self, params: Any) -> list[np.ndarray]:
     """Returns the pictures of the first state and of that after each step."""
+    params = jax.device_put(params)
     key, reset_key = jax.random.split(self._key)
     state, observation = self._reset(reset_key)
     images = [self._render(jax.device_get(state))]
@@ -107,8 +107,8 @@ class _Animation:
     shape = np.shape(report.state.num_steps)
     if shape and not 0 <= self._seed < shape[0]:
       raise ValueError(f'There are {shape[0]} seeds, got seed={self._seed} to draw: choose one below.')
-    # Copies, since the state is gone when training ends.
-    self._params = jax.tree.map(lambda x: x[self._seed] if shape else jnp.copy(x), params)
+    # On the host, since the state is gone when training ends, and may be spread over devices.
+    self._params = jax.tree.map(lambda x: np.array(x[self._seed] if shape else x), params)
     if self._at_evaluations and report.evaluation is not None:
       self._save(self._path.with_stem(f'{self._path.stem}_{report.num_steps}'))
 
