@@ -37,7 +37,7 @@ class AnakinConfig:
     max_eval_steps: steps after which an episode of an evaluation is cut off.
     max_replay_bytes: memory that replay may take at the most, over all devices.
     priority_exponent: alpha of prioritised replay, at least 0: transitions are drawn in proportion to the
-      alpha-th power of their TD errors, 0.6 in the paper; None draws uniformly, at no cost for priorities, the
+      alpha-th power of their TD errors, 0.6 in the paper; None draws uniformly, at no cost, which is the
       only way on several devices.
     importance_exponent: beta of prioritised replay, in [0, 1], or an optax schedule from the number of
       updates to it: how far weights on the critic loss make up for the draw, 1 for wholly.
