@@ -150,6 +150,9 @@ class Algorithm(NamedTuple):
     evaluation_policy: the same signature, greedy.
     random_policy: the same signature, uniform over the (legal) actions, for a warm-up.
     policy_components: the names in `params` that the policies read, so that an actor fetches no more.
+    update_with_info: `update_with_info(state, batch) -> (TrainingState, info)`, the same update with all that
+      its blocks have computed, per-example arrays too, such as the critics' `td_error` `[N, B]` of which
+      prioritised replay makes priorities; `blocks.scalars(info)` are the metrics. None where there is none.
   """
 
   init: Callable[[PRNGKey], TrainingState]
@@ -158,3 +161,4 @@ class Algorithm(NamedTuple):
   evaluation_policy: Callable[[Components, PyTree, PRNGKey], PyTree]
   random_policy: Callable[[Components, PyTree, PRNGKey], PyTree]
   policy_components: tuple[str, ...]
+  update_with_info: Callable[[TrainingState, Any], tuple[TrainingState, Info]] | None = None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from typing import Any
 
 from agents.config import check_option
@@ -31,6 +32,10 @@ class AnakinConfig:
     num_eval_episodes: episodes of an evaluation, side by side.
     max_eval_steps: steps after which an episode of an evaluation is cut off.
     max_replay_bytes: memory that replay may take at the most.
+    priority_exponent: alpha of prioritised replay, at least 0: transitions are drawn in proportion to the
+      alpha-th power of their TD errors, 0.6 in the paper; None draws uniformly, at no cost for priorities.
+    importance_exponent: beta of prioritised replay, in [0, 1], or an optax schedule from the number of
+      updates to it: how far weights on the critic loss make up for the draw, 1 for wholly.
   """
 
   num_steps: int = 10_000
@@ -48,6 +53,8 @@ class AnakinConfig:
   num_eval_episodes: int = 10
   max_eval_steps: int = 1000
   max_replay_bytes: float = 8e9
+  priority_exponent: Any = None
+  importance_exponent: Any = 0.4
 
   def __post_init__(self) -> None:
     for name in (
@@ -70,6 +77,11 @@ class AnakinConfig:
     check_option(
       'random_steps', self.random_steps, self.random_steps <= self.learning_starts, 'at most learning_starts'
     )
+    alpha, beta = self.priority_exponent, self.importance_exponent
+    if isinstance(alpha, (int, float)):
+      check_option('priority_exponent', alpha, 0.0 <= alpha < math.inf, 'at least 0, or None')
+    if isinstance(beta, (int, float)):
+      check_option('importance_exponent', beta, 0.0 <= beta <= 1.0, 'in [0, 1], or a schedule')
     check_option(
       'buffer_size',
       self.buffer_size,

@@ -122,14 +122,10 @@ def sample(
   discount: float | jax.Array = 0.99,
   reward_scale: float | jax.Array = 1.0,
 ) -> Transition:
-  r"""Draws n-step transitions, uniformly with replacement.
+  """Draws n-step transitions, uniformly with replacement.
 
-  A window starts at any step but the newest n - 1 rows, so it never reaches the head, and ends after m = n
-  steps, or earlier with its episode:
-
-    r_t = scale sum_{k<m} gamma^k (prod_{j<k} d_j) r_k,   discount_t = gamma^m prod_{j<m} d_j.
-
-  The cost does not depend on the capacity.
+  A window starts at any step but the newest n - 1 rows, so it never reaches the head. The cost does not
+  depend on the capacity.
 
   Args:
     replay: a ring with at least n rows written, of which there is no check here.
@@ -147,7 +143,36 @@ def sample(
   offset = jax.random.randint(time_key, (batch_size,), 0, replay.size - n_step + 1)
   start = (replay.head - replay.size + offset) % capacity
   env = jax.random.randint(env_key, (batch_size,), 0, num_envs)
+  return windows(replay, start, env, n_step=n_step, discount=discount, reward_scale=reward_scale)
 
+
+def windows(
+  replay: Replay,
+  start: jax.Array,
+  env: jax.Array,
+  *,
+  n_step: int,
+  discount: float | jax.Array,
+  reward_scale: float | jax.Array,
+) -> Transition:
+  r"""Reads the n-step transitions that start at given steps.
+
+  A window ends after m = n steps, or earlier with its episode:
+
+    r_t = scale sum_{k<m} gamma^k (prod_{j<k} d_j) r_k,   discount_t = gamma^m prod_{j<m} d_j.
+
+  Args:
+    replay: the ring.
+    start: int `[B]`, rows, none of them among the newest n - 1.
+    env: int `[B]`, whose steps.
+    n_step: n, at least 1.
+    discount: gamma, per step.
+    reward_scale: factor on the rewards.
+
+  Returns:
+    A batch `[B, ...]`.
+  """
+  capacity, batch_size = replay.rows.reward.shape[0], start.shape[0]
   rewards, discounts = jnp.zeros(batch_size), jnp.ones(batch_size)
   end, over = start, jnp.zeros(batch_size, bool)
   for k in range(n_step):

@@ -9,11 +9,11 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
+from agents.anakin import prioritized_replay, rollout
 from agents.anakin import replay as replay_lib
-from agents.anakin import rollout
 from agents.anakin.config import AnakinConfig
 from agents.anakin.environments import Environment
-from sac_blocks import Algorithm, TrainingState
+from sac_blocks import Algorithm, TrainingState, blocks
 
 
 class TrainState(NamedTuple):
@@ -26,6 +26,7 @@ class TrainState(NamedTuple):
     key: for acting and sampling.
     num_steps: environment steps so far, over all environments.
     num_updates: updates so far.
+    priorities: of the experience, or None where it is drawn uniformly.
   """
 
   algorithm: TrainingState
@@ -34,6 +35,7 @@ class TrainState(NamedTuple):
   key: jax.Array
   num_steps: jax.Array
   num_updates: jax.Array
+  priorities: prioritized_replay.Priorities | None = None
 
 
 class Evaluation(NamedTuple):
@@ -77,10 +79,17 @@ def make_trainer(environment: Environment, algorithm: Algorithm, config: AnakinC
     The trainer.
 
   Raises:
-    ValueError: replay would take more memory than `max_replay_bytes`.
+    ValueError: replay would take more memory than `max_replay_bytes`, or it is to be prioritised and the
+      algorithm gives no TD errors.
   """
+  prioritized = config.priority_exponent is not None
+  if prioritized and algorithm.update_with_info is None:
+    raise ValueError('Prioritised replay needs algorithm.update_with_info, which gives TD errors; got None.')
   rows = jax.eval_shape(lambda key: _random_rows(environment, algorithm, config, key), jax.random.key(0))
   num_bytes = replay_lib.projected_bytes(rows, config.capacity)
+  stored_steps = config.capacity * config.num_envs
+  if prioritized:
+    num_bytes += prioritized_replay.projected_bytes(stored_steps)
   if num_bytes > config.max_replay_bytes:
     raise ValueError(
       f'Replay would take {num_bytes / 1e9:,.1f} GB, more than max_replay_bytes={config.max_replay_bytes:g}: '
@@ -96,6 +105,7 @@ def make_trainer(environment: Environment, algorithm: Algorithm, config: AnakinC
       key,
       jnp.zeros((), jnp.int32),
       jnp.zeros((), jnp.int32),
+      prioritized_replay.init(stored_steps) if prioritized else None,
     )
 
   def act(policy: Callable[..., Any], state: TrainState) -> tuple[TrainState, rollout.Step]:
@@ -113,6 +123,11 @@ def make_trainer(environment: Environment, algorithm: Algorithm, config: AnakinC
       key=key,
       num_steps=state.num_steps + config.steps_per_iteration,
     )
+    if state.priorities is not None:
+      priorities = prioritized_replay.add(
+        state.priorities, state.replay, config.rollout_length, config.n_step
+      )
+      state = state._replace(priorities=priorities)
     return state, steps
 
   def warm_up(state: TrainState) -> TrainState:
@@ -127,19 +142,40 @@ def make_trainer(environment: Environment, algorithm: Algorithm, config: AnakinC
     state, steps = act(algorithm.policy, state)
     key, sample_key = jax.random.split(state.key)
 
-    # Replay stays outside of what the scan carries, since it does not change in there.
+    window = {'n_step': config.n_step, 'discount': config.discount, 'reward_scale': config.reward_scale}
+
+    # The rows stay outside of what the scans carry, since they do not change in there.
     def body(learned: TrainingState, key: jax.Array) -> tuple[TrainingState, Mapping[str, jax.Array]]:
-      batch = replay_lib.sample(
+      return algorithm.update(learned, replay_lib.sample(state.replay, key, config.batch_size, **window))
+
+    def prioritized_body(carry: Any, key: jax.Array) -> tuple[Any, Mapping[str, jax.Array]]:
+      learned, priorities, num_updates = carry
+      beta = config.importance_exponent
+      batch, index = prioritized_replay.sample(
+        priorities,
         state.replay,
         key,
         config.batch_size,
-        n_step=config.n_step,
-        discount=config.discount,
-        reward_scale=config.reward_scale,
+        importance_exponent=beta(num_updates) if callable(beta) else beta,
+        **window,
       )
-      return algorithm.update(learned, batch)
+      assert algorithm.update_with_info is not None
+      learned, info = algorithm.update_with_info(learned, batch)
+      if 'td_error' not in info:
+        raise ValueError(
+          f"Prioritised replay needs the entry 'td_error' of info, got {sorted(info)}: let the critics' "
+          'objective report it, and the algorithm make one update a call.'
+        )
+      priorities = prioritized_replay.update(priorities, index, info['td_error'], config.priority_exponent)
+      return (learned, priorities, num_updates + 1), blocks.scalars(info)
 
-    learned, metrics = jax.lax.scan(body, state.algorithm, jax.random.split(sample_key, config.num_updates))
+    keys = jax.random.split(sample_key, config.num_updates)
+    if state.priorities is None:
+      learned, metrics = jax.lax.scan(body, state.algorithm, keys)
+    else:
+      carry = (state.algorithm, state.priorities, state.num_updates)
+      (learned, priorities, _), metrics = jax.lax.scan(prioritized_body, carry, keys)
+      state = state._replace(priorities=priorities)
     last = steps.timestep.last
     episodes = jnp.sum(last)
 

@@ -15,6 +15,7 @@ from sac_blocks.types import (
   Array,
   Components,
   Distribution,
+  Info,
   PRNGKey,
   PyTree,
   TrainingState,
@@ -41,7 +42,7 @@ def algorithm(
     normalize_observations: whether networks see observations normalised by running statistics of the
       batches, a further component `observation_statistics`; needs `networks.observation_spec`.
     updates_per_call: updates made by one call of `update`, as a compiled loop over a batch of that many
-      minibatches, `[updates_per_call B, ...]`.
+      minibatches, `[updates_per_call B, ...]`; above 1 no per-example entry of `info` leaves it.
     axis_name: the mapped axis of a data-parallel update: statistics are merged over it, and every device
       draws its own noise while the state, its key included, stays equal on all. Gradients and metrics are
       the block's to average, `gradient_step(..., axis_name=axis_name)`.
@@ -77,12 +78,16 @@ def algorithm(
       params['observation_statistics'] = blocks.init_statistics(networks.observation_spec)
     return TrainingState(params, block.init(params), key)
 
-  def update(state: TrainingState, batch: Any) -> tuple[TrainingState, Mapping[str, Array]]:
+  def update_with_info(state: TrainingState, batch: Any) -> tuple[TrainingState, Info]:
     key, update_key = jax.random.split(state.key)
     if axis_name is not None:
       update_key = jax.random.fold_in(update_key, jax.lax.axis_index(axis_name))
     params, block_state, info = block.update(state.params, state.blocks, batch, update_key, {})
-    return TrainingState(params, block_state, key), blocks.scalars(info)
+    return TrainingState(params, block_state, key), info
+
+  def update(state: TrainingState, batch: Any) -> tuple[TrainingState, Mapping[str, Array]]:
+    state, info = update_with_info(state, batch)
+    return state, blocks.scalars(info)
 
   def distribution(params: Components, obs: PyTree) -> Distribution:
     if normalize_observations:
@@ -104,4 +109,4 @@ def algorithm(
     return uniform(seed=key)
 
   components = ('actor', 'observation_statistics') if normalize_observations else ('actor',)
-  return Algorithm(init, update, policy, evaluation_policy, random_policy, components)
+  return Algorithm(init, update, policy, evaluation_policy, random_policy, components, update_with_info)

@@ -133,6 +133,19 @@ def test_metrics_are_named_scalars_of_before_the_step():
   np.testing.assert_allclose(metrics[0]['alpha'], 0.25, rtol=1e-6)
 
 
+def test_all_that_an_update_computes_comes_out_on_demand():
+  algorithm = recipes.sac(make_plain_networks(num_critics=3), tau=0.0, **SGD)
+  state, batch = algorithm.init(jax.random.key(0)), make_batch()
+  new, metrics = jax.jit(algorithm.update)(state, batch)
+  same, info = jax.jit(algorithm.update_with_info)(state, batch)
+  assert_trees_close(same.params, new.params, 0.0)
+  assert {name for name, value in info.items() if value.shape == ()} == set(metrics)
+  assert (info['td_error'].shape, info['entropy'].shape) == ((3, 8), (8,))
+  # The loss is half the sum of squares over critics, and its mean over examples.
+  expected = 0.5 * np.mean(np.sum(np.square(info['td_error']), axis=0))
+  np.testing.assert_allclose(metrics['critic_loss'], expected, rtol=1e-5)
+
+
 def test_target_critic_starts_equal_bit_for_bit_in_its_own_memory():
   params = recipes.sac(make_plain_networks()).init(jax.random.key(0)).params
   np.testing.assert_array_equal(params['critic']['w'], params['target_critic']['w'])
