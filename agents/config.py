@@ -139,7 +139,8 @@ class SoftActorCriticConfig(ReplayConfig):
   """Options of every agent of the family; those of data and replay are `ReplayConfig`'s.
 
   Attributes:
-    actor_learning_rate: Adam's step size for the actor, per update.
+    actor_learning_rate: Adam's step size for the actor, per update, or an optax schedule from the number of
+      the actor's updates to it; likewise for the next two.
     critic_learning_rate: that of the critics.
     temperature_learning_rate: that of log alpha.
     max_gradient_norm: global norm to which actor and critic gradients are clipped; None doesn't clip.
@@ -155,9 +156,9 @@ class SoftActorCriticConfig(ReplayConfig):
     input_normalization: whether networks see observations normalised by running statistics.
   """
 
-  actor_learning_rate: float = 3e-4
-  critic_learning_rate: float = 3e-4
-  temperature_learning_rate: float = 3e-4
+  actor_learning_rate: float | optax.Schedule = 3e-4
+  critic_learning_rate: float | optax.Schedule = 3e-4
+  temperature_learning_rate: float | optax.Schedule = 3e-4
   max_gradient_norm: float | None = None
   learn_temperature: bool = True
   initial_alpha: float = 1.0
@@ -176,10 +177,12 @@ class SoftActorCriticConfig(ReplayConfig):
       'actor_learning_rate',
       'critic_learning_rate',
       'temperature_learning_rate',
-      'initial_alpha',
     ):
       value = getattr(self, name)
-      check_option(name, value, (value > 0.0) & (value < math.inf), 'positive')
+      positive = callable(value) or (value > 0.0) & (value < math.inf)
+      check_option(name, value, positive, 'positive, or an optax schedule')
+    alpha = self.initial_alpha
+    check_option('initial_alpha', alpha, (alpha > 0.0) & (alpha < math.inf), 'positive')
     norm, bounds = self.max_gradient_norm, self.log_alpha_bounds
     check_option('max_gradient_norm', norm, norm is None or norm > 0.0, 'positive, or None')
     check_option(
@@ -216,7 +219,7 @@ def recipe_options(config: SoftActorCriticConfig) -> dict[str, Any]:
     several devices.
   """
 
-  def optimizer(learning_rate: float) -> optax.GradientTransformation:
+  def optimizer(learning_rate: float | optax.Schedule) -> optax.GradientTransformation:
     adam = optax.adam(learning_rate)
     if config.max_gradient_norm is None:
       return adam

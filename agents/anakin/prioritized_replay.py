@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -106,17 +106,22 @@ def sample(
 
   # A number for each branch: a single one has 2^23 values, too few to deal out evenly to a million steps.
   # A sum of 0 is never entered: 0 >= 0 goes right, and a number below 1 times the left sum is below that.
-  def down(node: jax.Array, uniform: jax.Array) -> tuple[jax.Array, None]:
+  # The leaf is kept on the way: nothing would order reading it afterwards before the writing of `update`, so
+  # the compiler would copy the whole tree.
+  def down(carry: Any, uniform: jax.Array) -> tuple[Any, None]:
+    node, _ = carry
     left, right = tree[2 * node], tree[2 * node + 1]
-    return 2 * node + (uniform * (left + right) >= left), None
+    goes_right = uniform * (left + right) >= left
+    return (2 * node + goes_right, jnp.where(goes_right, right, left)), None
 
+  root = jnp.ones(batch_size, jnp.int32)
   uniform = jax.random.uniform(key, (_depth(num_leaves), batch_size), jnp.float32)
-  node, _ = jax.lax.scan(down, jnp.ones(batch_size, jnp.int32), uniform)
+  (node, leaf), _ = jax.lax.scan(down, (root, tree[root]), uniform)
   index = node - num_leaves
   start, env = jnp.divmod(index, replay.rows.reward.shape[1])
   batch = replay_lib.windows(replay, start, env, n_step=n_step, discount=discount, reward_scale=reward_scale)
   # N and the sum of all cancel.
-  weights = (jnp.min(tree[node]) / tree[node]) ** importance_exponent
+  weights = (jnp.min(leaf) / leaf) ** importance_exponent
   return batch._replace(weights=weights), index
 
 

@@ -130,6 +130,8 @@ def _convert(value: Any, expected: Any) -> Any:
 def _describe(expected: Any) -> str:
   origin, arguments = typing.get_origin(expected), typing.get_args(expected)
   if origin in (types.UnionType, typing.Union):
+    # Text can't give a callable.
+    arguments = tuple(a for a in arguments if typing.get_origin(a) is not collections.abc.Callable)
     return ' or '.join(map(_describe, arguments))
   if origin is typing.Literal:
     return ' or '.join(map(repr, arguments))

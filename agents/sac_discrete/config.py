@@ -28,9 +28,9 @@ class SACDiscreteConfig(SoftActorCriticConfig):
 
   batch_size: int = 64
   samples_per_insert: float | None = 64.0
-  actor_learning_rate: float = 1e-3
-  critic_learning_rate: float = 1e-3
-  temperature_learning_rate: float = 1e-3
+  actor_learning_rate: float | optax.Schedule = 1e-3
+  critic_learning_rate: float | optax.Schedule = 1e-3
+  temperature_learning_rate: float | optax.Schedule = 1e-3
   tau: float = 0.01
   target_entropy_ratio: float = 0.5
   final_target_entropy_ratio: float | None = None

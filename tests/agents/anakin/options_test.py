@@ -1,170 +1,269 @@
-"""Hyper-parameters that differ from seed to seed in one compiled loop."""
+"""Each option of the on-device trainer does what it says."""
 
 from __future__ import annotations
 
-import dataclasses
+import types
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+from dm_env import specs
 
+from agents import sac, sac_discrete
 from agents.anakin import AnakinConfig, make_trainer, train
-from sac_blocks import Algorithm, TrainingState, recipes
-from tests.agents.anakin.standing_environment import standing
-from tests.plain_networks import make_plain_networks
+from agents.anakin.environments import Environment, TimeStep
 
-ENVIRONMENT = standing(5)
-CONFIG = AnakinConfig(
-  num_steps=48,
-  num_envs=2,
-  rollout_length=2,
-  num_updates=3,
-  batch_size=8,
-  buffer_size=40,
-  learning_starts=8,
-  eval_every=24,
-  num_eval_episodes=2,
-)
-OPTIONS = {
-  'actor_learning_rate': np.array([1e-3, 1e-2], np.float32),
-  'critic_learning_rate': np.array([3e-2, 1e-2], np.float32),
-  'tau': np.array([0.1, 0.9], np.float32),
-  'initial_alpha': np.array([0.2, 1.0], np.float32),
-  'target_entropy': np.array([-2.0, 1.0], np.float32),
-  'discount': np.array([0.9, 0.5], np.float32),
-  'reward_scale': np.array([1.0, 3.0], np.float32),
-}
+LOOP = {'num_envs': 2, 'batch_size': 4, 'buffer_size': 64, 'learning_starts': 4}
 
 
-def make_algorithm(row, **options):
-  return recipes.sac(
-    make_plain_networks(random=True),
-    critic_optimizer=optax.adam(row['critic_learning_rate']),
-    actor_optimizer=optax.adam(row['actor_learning_rate']),
-    tau=row['tau'],
-    initial_alpha=row['initial_alpha'],
-    target_entropy=row['target_entropy'],
-    **options,
+def line(*, num_actions: int | None = None, as_dict: bool = False) -> Environment:
+  """A point that actions push, with episodes of five steps."""
+
+  def observe(state: jax.Array) -> Any:
+    if as_dict:
+      return {'place': state[:1], 'far': 100.0 * state[:1]}
+    return state[:1]
+
+  def reset(key: jax.Array) -> tuple[jax.Array, Any]:
+    state = jnp.append(jax.random.uniform(key, (1,), minval=2.0, maxval=4.0), 0.0)
+    return state, observe(state)
+
+  def step(state: jax.Array, action: jax.Array, key: jax.Array) -> tuple[jax.Array, TimeStep]:
+    del key
+    state = state + jnp.append(jnp.ravel(action).astype(jnp.float32), 1.0)
+    return state, TimeStep(observe(state), -state[0], jnp.ones(()), state[1] >= 5)
+
+  shape = specs.Array((1,), np.float32)
+  action = (
+    specs.DiscreteArray(num_actions, np.int32)
+    if num_actions
+    else specs.BoundedArray((1,), np.float32, -1.0, 1.0)
   )
+  return Environment({'place': shape, 'far': shape} if as_dict else shape, action, reset, step)
 
 
-def make_config(row):
-  return dataclasses.replace(CONFIG, discount=row['discount'], reward_scale=row['reward_scale'])
+def make_algorithm(environment: Environment, networks: Any = None, **options: Any) -> Any:
+  spec = types.SimpleNamespace(observations=environment.observation_spec, actions=environment.action_spec)
+  networks = {'hidden_sizes': (4,), **(networks or {})}
+  discrete = isinstance(environment.action_spec, specs.DiscreteArray)
+  agent, config = (sac_discrete, sac_discrete.SACDiscreteConfig) if discrete else (sac, sac.SACConfig)
+  return agent.make_algorithm(config(**options), agent.make_networks(spec, **networks))
 
 
-def row_of(options, k):
-  return {name: float(values[k]) for name, values in options.items()}
+class Path(NamedTuple):
+  """What a run went through: the algorithm's state before and after each iteration, and the metrics."""
+
+  states: Any
+  metrics: dict[str, np.ndarray]
+  batches: list[Any]
+
+  def component(self, name: str) -> np.ndarray:
+    """All weights of a component, `[iterations + 1, size]`."""
+    leaves = jax.tree.leaves(self.states.params[name])
+    return np.concatenate([np.reshape(leaf, (len(leaf), -1)) for leaf in leaves], axis=1)
+
+  def moved(self, name: str) -> list[bool]:
+    """Whether an iteration changed a component."""
+    return np.any(np.diff(self.component(name), axis=0) != 0.0, axis=1).tolist()
 
 
-def assert_close(actual, expected):
-  jax.tree.map(lambda x, y: np.testing.assert_allclose(x, y, rtol=1e-4, atol=1e-5), actual, expected)
+def run(
+  iterations: int, loop: Any = None, *, environment: Any = None, networks: Any = None, **options: Any
+) -> Path:
+  environment = line() if environment is None else environment
+  algorithm = make_algorithm(environment, networks, **options)
+  batches = []
+
+  def update(state: Any, batch: Any) -> Any:
+    jax.debug.callback(lambda batch: batches.append(jax.tree.map(np.array, batch)), batch, ordered=True)
+    return algorithm.update(state, batch)
+
+  config = AnakinConfig(**{**LOOP, **(loop or {})})
+  trainer = make_trainer(environment, algorithm._replace(update=update), config)
+
+  def go(key: jax.Array) -> Any:
+    def body(state: Any, _: Any) -> Any:
+      state, metrics = trainer.iteration(state)
+      return state, (state.algorithm, metrics)
+
+    state = trainer.warm_up(trainer.init(key))
+    _, (states, metrics) = jax.lax.scan(body, state, length=iterations)
+
+    def behind(first: Any, rest: Any) -> Any:
+      return jnp.concatenate([first[None], rest])
+
+    return jax.tree.map(behind, state.algorithm._replace(key=()), states._replace(key=())), metrics
+
+  # Little work, so compiling fast saves more than running fast.
+  fast = {'xla_backend_optimization_level': 0}
+  states, metrics = jax.jit(go).lower(jax.random.key(0)).compile(compiler_options=fast)(jax.random.key(0))
+  jax.effects_barrier()
+  return Path(states, metrics, batches)
 
 
-@pytest.mark.slow
-def test_a_seed_trains_as_it_would_alone_with_numbers():
-  keys = jax.random.split(jax.random.key(0), 2)
-  half = dataclasses.replace(CONFIG, num_steps=24)
-
-  def half_config(row):
-    return dataclasses.replace(make_config(row), num_steps=half.num_steps)
-
-  first = train(ENVIRONMENT, make_algorithm, half_config, keys, options=OPTIONS)
-  second = train(ENVIRONMENT, make_algorithm, make_config, keys, state=first.state, options=OPTIONS)
-  row = row_of(OPTIONS, 1)
-  alone = train(ENVIRONMENT, make_algorithm(row), make_config(row), keys[1])
-  assert [*first.num_steps, *second.num_steps] == alone.num_steps.tolist() == [0, 24, 48]
-  assert_close(jax.tree.map(lambda x: x[1], second.state.algorithm.params), alone.state.algorithm.params)
-  assert_close(first.episode_return[:, 1], alone.episode_return[:2])
-  assert_close(second.episode_return[:, 1], alone.episode_return[2:])
+# Runs of several options that leave each other alone, since compiling takes most of the time.
+@pytest.fixture(scope='module')
+def learned() -> Path:
+  return run(3, initial_alpha=0.2, temperature_learning_rate=0.01, tau=0.25)
 
 
-def test_the_program_is_traced_no_more_often_for_several_values_than_for_one():
-  def action(params, observation, key):
-    return jnp.zeros((*observation.shape[:-1], 2))
-
-  def run(values):
-    traces = []
-
-    def algorithm(row):
-      def update(state, batch):
-        traces.append(batch.r_t.shape)
-        return state._replace(params=state.params + row['step']), {'moved': row['step']}
-
-      def init(key):
-        return TrainingState(jnp.zeros(()), (), key)
-
-      return Algorithm(init, update, action, action, action, ())
-
-    keys = jax.random.split(jax.random.key(0), len(values))
-    result = train(ENVIRONMENT, algorithm, CONFIG, keys, options={'step': jnp.array(values)})
-    # 3 updates in each of the 10 iterations that follow the 8 steps of warm-up.
-    np.testing.assert_allclose(result.state.algorithm.params, 30 * np.array(values), rtol=1e-5)
-    return len(traces)
-
-  assert run([0.1]) == run([0.1, 0.5, 0.9]) > 0
+@pytest.fixture(scope='module')
+def fixed() -> Path:
+  return run(3, initial_alpha=0.2, learn_temperature=False, max_gradient_norm=1e-3)
 
 
-def test_a_trainer_can_be_mapped_over_options_by_hand():
-  keys = jax.random.split(jax.random.key(0), 2)
+@pytest.fixture(scope='module')
+def delayed() -> Path:
+  return run(5, actor_update_period=2, target_update_period=3, tau=1.0)
 
-  def run(row, key):
-    trainer = make_trainer(ENVIRONMENT, make_algorithm(row), make_config(row))
-    return trainer.iteration(trainer.warm_up(trainer.init(key)))[0].algorithm.params
 
-  together = jax.jit(jax.vmap(run))(OPTIONS, keys)
-  for k in range(2):
-    alone = jax.jit(lambda key, k=k: run(row_of(OPTIONS, k), key))(keys[k])
-    assert_close(jax.tree.map(lambda x, k=k: x[k], together), alone)
+@pytest.fixture(scope='module')
+def many() -> Path:
+  return run(3, {'num_updates': 3}, actor_update_period=2, input_normalization=True)
+
+
+def test_a_learned_temperature_starts_at_alpha_and_steps_at_its_rate(learned):
+  log_alpha = learned.component('log_alpha')[:, 0]
+  np.testing.assert_allclose(log_alpha[0], np.log(0.2), rtol=1e-6)
+  # Adam's first step is of the size of its rate.
+  np.testing.assert_allclose(abs(log_alpha[1] - log_alpha[0]), 0.01, rtol=1e-3)
+  assert learned.moved('log_alpha') == [True] * 3
+  np.testing.assert_allclose(learned.metrics['alpha'], np.exp(log_alpha[:-1]), rtol=1e-5)
+
+
+def test_a_fixed_temperature_stays_at_alpha(fixed):
+  np.testing.assert_allclose(fixed.component('log_alpha'), np.log(0.2), rtol=1e-6)
+  assert fixed.moved('actor') == [True] * 3
+  assert 'log_alpha_loss' not in fixed.metrics
+
+
+@pytest.mark.parametrize(('ratio', 'direction'), [(0.0, -1), (1.0, 1)])
+def test_a_target_entropy_ratio_is_of_the_log_of_the_number_of_actions(ratio, direction):
+  path = run(3, environment=line(num_actions=3), target_entropy_ratio=ratio)
+  np.testing.assert_allclose(path.metrics['target_entropy'], ratio * np.log(3), rtol=1e-6)
+  # The entropy is between both targets, so alpha falls for the lower and rises for the higher one.
+  assert np.all(direction * np.diff(path.component('log_alpha')[:, 0]) > 0.0)
+
+
+def test_a_delayed_actor_moves_every_second_update(delayed):
+  assert delayed.moved('critic') == [True] * 5
+  assert delayed.moved('actor') == delayed.moved('log_alpha') == [True, False, True, False, True]
+
+
+def test_an_iteration_makes_its_number_of_updates(many):
+  assert len(many.batches) == 9
+  # The counts of Adam: every update is one of the critics, and every second one of actor and temperature.
+  _, blocks = many.states.blocks
+  counts = [optax.tree_utils.tree_get_all_with_path(blocks[i], 'count') for i in (0, 1)]
+  assert [[np.asarray(count).tolist() for _, count in block] for block in counts] == [
+    [[0, 3, 6, 9]],
+    [[0, 2, 3, 5], [0, 2, 3, 5]],
+  ]
+
+
+def test_normalisation_counts_the_observations_of_every_batch_once(many):
+  statistics = many.states.params['observation_statistics']
+  assert statistics.num_observations.tolist() == [0, 12, 24, 36]
+  for i in range(1, 4):
+    seen = np.concatenate([batch.obs_tm1 for batch in many.batches[: 3 * i]]).astype(np.float64)
+    np.testing.assert_allclose(statistics.mean[i], seen.mean(axis=0), rtol=1e-5)
+    np.testing.assert_allclose(statistics.variance[i], seen.var(axis=0), rtol=1e-4)
+
+
+def test_policy_and_critics_may_see_keys_of_their_own():
+  environment = line(as_dict=True)
+  networks = {'policy_keys': ('place',), 'critic_keys': ('place', 'far')}
+  path = run(2, environment=environment, networks=networks)
+  assert sorted(path.batches[0].obs_tm1) == ['far', 'place']
+  assert path.moved('actor') == path.moved('critic') == [True] * 2
+  params = jax.tree.map(lambda x: x[-1], path.states.params)
+  # An observation and one action for the critics.
+  assert params['actor']['hidden_0']['w'].shape == (1, 4)
+  assert params['critic']['hidden_0']['w'].shape == (2, 3, 4)
+  algorithm = make_algorithm(environment, networks)
+  actions = [
+    algorithm.evaluation_policy(params, {'place': jnp.ones((1, 1)), 'far': jnp.full((1, 1), far)}, None)
+    for far in (0.0, jnp.nan)
+  ]
+  assert np.isfinite(actions).all()
+  np.testing.assert_array_equal(*actions)
+
+
+def test_gradients_are_clipped_by_their_global_norm(learned, fixed):
+  def norms(path: Path) -> list[float]:
+    # Of critics and actor: Adam's first moment after one step is a tenth of the gradient.
+    moments = [optax.tree_utils.tree_get_all_with_path(path.states.blocks[i], 'mu')[0][1] for i in (0, 1)]
+    return [float(10.0 * optax.global_norm(jax.tree.map(lambda x: x[1], moment))) for moment in moments]
+
+  assert min(norms(learned)) > 2e-3
+  np.testing.assert_allclose(norms(fixed), 1e-3, rtol=1e-4)
+
+
+def test_learning_rates_may_follow_schedules():
+  def until(step: int) -> optax.Schedule:
+    return optax.piecewise_constant_schedule(1e-3, {step: 0.0})
+
+  path = run(
+    4, critic_learning_rate=until(3), actor_learning_rate=until(1), temperature_learning_rate=until(2)
+  )
+  assert path.moved('critic') == [True, True, True, False]
+  assert path.moved('actor') == [True, False, False, False]
+  assert path.moved('log_alpha') == [True, True, False, False]
+
+
+def test_tau_moves_the_targets_by_a_part_of_the_way(learned):
+  critic, target = learned.component('critic'), learned.component('target_critic')
+  np.testing.assert_array_equal(target[0], critic[0])
+  np.testing.assert_allclose(target[1:], 0.75 * target[:-1] + 0.25 * critic[1:], rtol=1e-5, atol=1e-7)
+
+
+def test_targets_may_be_copied_periodically(delayed):
+  critic, target = delayed.component('critic'), delayed.component('target_critic')
+  np.testing.assert_array_equal(target, critic[[0, 1, 1, 1, 4, 4]])
+
+
+@pytest.mark.parametrize(('learning_starts', 'expected'), [(12, 12), (13, 18)])
+def test_learning_starts_after_its_steps_in_whole_iterations(learning_starts, expected):
+  config = AnakinConfig(
+    num_envs=2, rollout_length=3, batch_size=4, buffer_size=64, learning_starts=learning_starts
+  )
+  environment = line()
+  trainer = make_trainer(environment, make_algorithm(environment), config)
+  first = trainer.init(jax.random.key(0))
+  state = trainer.warm_up(first)
+  assert (int(state.num_steps), int(state.num_updates)) == (expected, 0)
+  assert int(state.replay.size) == expected // 2
+  jax.tree.map(np.testing.assert_array_equal, state.algorithm.params, first.algorithm.params)
 
 
 @pytest.mark.parametrize(
-  ('options', 'num_keys', 'message'),
-  [
-    (
-      {'tau': jnp.ones(3)},
-      2,
-      r"options\['tau'\] must be an array with a row for each of the 2 keys, \[2, ...\]",
-    ),
-    ({'tau': jnp.ones(())}, 2, r'got shape \(\): repeat its values, or split the key in as many'),
-    ({'tau': [0.1, 0.2]}, 2, r"options\['tau'\]\[0\] must be an array .* got shape \(\)"),
-    ({'tau': jnp.ones(2)}, None, r'Options need a key \[S\], .* got shape \(\): give jax.random.split'),
-    ({'tau': jnp.array([0.5, 1.5])}, 2, r'tau must lie in \[0.0, 1.0\], got 1.5'),
-    ({'discount': jnp.array([0.5, -0.5])}, 2, r'discount must be in \[0, 1\], got .*-0.5'),
-    ({'reward_scale': jnp.array([1.0, 0.0])}, 2, r'reward_scale must be positive, got .*0.0'),
-  ],
+  ('num_envs', 'batch_size', 'buffer_size', 'rows'), [(1, 3, 10, 10), (4, 8, 30, 7), (4, 8, 32, 8)]
 )
-def test_options_that_do_not_fit_are_refused(options, num_keys, message):
-  key = jax.random.key(0) if num_keys is None else jax.random.split(jax.random.key(0), num_keys)
-  rest = row_of(OPTIONS, 0)
-  with pytest.raises(ValueError, match=message):
-    train(
-      ENVIRONMENT,
-      lambda row: make_algorithm({**rest, **row}),
-      lambda row: make_config({**rest, **row}),
-      key,
-      options=options,
-    )
+def test_sizes_are_those_of_the_configuration(num_envs, batch_size, buffer_size, rows):
+  config = AnakinConfig(num_envs=num_envs, batch_size=batch_size, buffer_size=buffer_size, learning_starts=4)
+  environment, shapes = line(), []
+  algorithm = make_algorithm(environment)
+
+  def update(state: Any, batch: Any) -> Any:
+    shapes.append((batch.obs_tm1.shape, batch.r_t.shape))
+    return algorithm.update(state, batch)
+
+  trainer = make_trainer(environment, algorithm._replace(update=update), config)
+  state = jax.eval_shape(trainer.init, jax.random.key(0))
+  jax.eval_shape(trainer.iteration, state)
+  assert set(shapes) == {((batch_size, 1), (batch_size,))}
+  assert state.acting.observation.shape == (num_envs, 1)
+  assert state.replay.rows.reward.shape == (rows, num_envs)
 
 
-def test_a_function_goes_with_options_only():
-  keys = jax.random.split(jax.random.key(0), 2)
-  with pytest.raises(TypeError, match='a function for algorithm or config but no options: call it yourself'):
-    train(ENVIRONMENT, make_algorithm, CONFIG, keys)
-  with pytest.raises(TypeError, match='algorithm must be a function of a row of them, got an Algorithm'):
-    train(ENVIRONMENT, make_algorithm(row_of(OPTIONS, 0)), CONFIG, keys, options=OPTIONS)
-
-
-def test_the_rest_of_the_configuration_is_shared():
-  keys = jax.random.split(jax.random.key(0), 2)
-
-  def config(row):
-    return dataclasses.replace(CONFIG, num_updates=2 if row['tau'] > 0.5 else 1)
-
-  with pytest.raises(
-    ValueError, match=r'only discount and reward_scale may depend on the options, got .* row 1'
-  ):
-    train(ENVIRONMENT, make_algorithm, config, keys, options=OPTIONS)
-  with pytest.raises(ValueError, match=r'num_envs must be an integer of at least 1, got .*Trace'):
-    jax.jit(lambda n: AnakinConfig(num_envs=n).steps_per_iteration)(2)
+def test_training_ends_at_its_number_of_steps():
+  environment = line()
+  algorithm = make_algorithm(environment)._replace(update=lambda state, batch: (state, {}))
+  config = AnakinConfig(**LOOP, num_steps=23, eval_every=10, num_eval_episodes=1)
+  result = train(environment, algorithm, config, jax.random.key(0))
+  # The last iteration of two steps goes one beyond.
+  assert result.num_steps.tolist() == [0, 10, 20, 24]
+  assert int(result.state.num_steps) == 24

@@ -7,6 +7,7 @@ import pytest
 
 from agents.anakin import replay as replay_lib
 from agents.anakin.replay import Rows
+from tests.agents.anakin.programs import large_instructions
 
 
 def _rows(first, length, num_envs=2, last=(), terminal=()):
@@ -86,6 +87,22 @@ def test_windows_end_with_their_episode_and_before_the_head(num_chunks):
     np.testing.assert_allclose(reward, scale * total, rtol=1e-5, atol=1e-6)
     np.testing.assert_allclose(discount, factor, rtol=1e-6)
     assert float(following) == 10 * (time + k) + env + 1000.0
+
+
+@pytest.mark.parametrize('n_step', [1, 3])
+def test_the_cost_of_a_draw_does_not_depend_on_the_capacity(n_step):
+  def cost(capacity):
+    replay = jax.eval_shape(lambda: replay_lib.init(_rows(0, 3), capacity))
+    draw = jax.jit(lambda replay, key: replay_lib.sample(replay, key, 256, n_step=n_step))
+    lowered = draw.lower(replay, jax.eval_shape(lambda: jax.random.key(0)))
+    # Before fusion, since that of a fusion counts all of an array that is read in places.
+    analysis = lowered.cost_analysis()
+    assert set(large_instructions(lowered.compile(), capacity)) == {'parameter'}
+    return analysis['flops'], analysis['bytes accessed']
+
+  small, large = cost(9_999), cost(999_999)
+  assert small == large
+  assert min(small) > 0
 
 
 def test_the_capacity_takes_whole_rollouts():

@@ -11,6 +11,7 @@ from dm_env import specs
 from agents import sac, sac_discrete
 from agents.anakin import AnakinConfig, environments, make_trainer, train
 from tests.agents.anakin.counting_environment import counting
+from tests.agents.anakin.programs import large_instructions
 
 SMALL = {
   'num_steps': 400,
@@ -178,6 +179,31 @@ def test_the_program_does_not_grow_with_the_number_of_updates(pendulum):
     sizes.append(jax.jit(trainer.iteration).lower(state).as_text().count('\n'))
   # But for constants that happen to be equal and are shared.
   assert abs(sizes[0] - sizes[1]) < 5
+
+
+@pytest.mark.parametrize('several_seeds', [False, True])
+@pytest.mark.parametrize('priority_exponent', [None, 0.6])
+def test_replay_is_changed_in_place(pendulum, priority_exponent, several_seeds):
+  options = {**SMALL, 'buffer_size': 20_000, 'n_step': 2, 'priority_exponent': priority_exponent}
+  trainer = make_trainer(*pendulum, AnakinConfig(**options))
+
+  def iterations(state, number):
+    return jax.lax.fori_loop(0, number, lambda _, state: trainer.iteration(state)[0], state)
+
+  init, key = trainer.init, jax.random.key(0)
+  if several_seeds:
+    init, iterations, key = jax.vmap(init), jax.vmap(iterations, in_axes=(0, None)), jax.random.split(key, 2)
+  state = jax.eval_shape(init, key)
+  compiled = jax.jit(iterations, donate_argnums=0).lower(state, 3).compile()
+  # Nothing that would write a whole array, such as a copy or a select.
+  in_place = {'parameter', 'get-tuple-element', 'bitcast', 'dynamic-update-slice', 'scatter', 'fusion'}
+  found = set(large_instructions(compiled, 20_000))
+  assert found <= in_place
+  assert found & {'dynamic-update-slice', 'scatter'}
+  stored = sum(x.size * x.dtype.itemsize for x in jax.tree.leaves((state.replay, state.priorities)))
+  memory = compiled.memory_analysis()
+  assert memory.alias_size_in_bytes > stored
+  assert memory.temp_size_in_bytes < stored / 20
 
 
 def test_replay_that_does_not_fit_is_refused(pendulum):

@@ -13,6 +13,7 @@ from agents.command import overrides
 class _Config:
   batch_size: int = 256
   tau: float = 0.005
+  rate: float | Callable[[int], float] = 0.1
   bounds: tuple[float, float] | None = None
   learn: bool = True
   name: str = 'replay'
@@ -64,7 +65,7 @@ def test_other_texts_are_refused(text, message):
 
 
 def test_option_types_are_those_of_fields_and_of_keyword_only_parameters():
-  assert list(_TYPES) == ['batch_size', 'tau', 'bounds', 'learn', 'name']
+  assert list(_TYPES) == ['batch_size', 'tau', 'rate', 'bounds', 'learn', 'name']
   assert _TYPES['bounds'] == tuple[float, float] | None
   # A callable can't be given as text.
   assert list(overrides.option_types(_function)) == ['hidden_sizes', 'log_scale']
@@ -74,6 +75,7 @@ def test_option_types_are_those_of_fields_and_of_keyword_only_parameters():
   ('given', 'converted'),
   [
     ({'tau': 1}, {'tau': 1.0}),
+    ({'rate': 1}, {'rate': 1.0}),
     ({'bounds': [-5, 1.5]}, {'bounds': (-5.0, 1.5)}),
     ({'bounds': None}, {'bounds': None}),
     ({'learn': False, 'batch_size': 3}, {'learn': False, 'batch_size': 3}),
@@ -101,11 +103,16 @@ def test_sequences_become_tuples():
   ('types', 'given', 'message'),
   [
     (_TYPES, {'batchsize': 3}, r'there is no option batchsize, did you mean batch_size\?'),
-    (_TYPES, {'xyz': 3}, 'there is no option xyz, expected one of batch_size, bounds, learn, name, tau'),
+    (
+      _TYPES,
+      {'xyz': 3},
+      'no option xyz, expected one of batch_size, bounds, learn, name, rate, tau',
+    ),
     (_TYPES, {'batch_size': 2.0}, 'batch_size=2.0 has the wrong type, expected int'),
     (_TYPES, {'batch_size': True}, 'batch_size=True has the wrong type, expected int'),
     (_TYPES, {'learn': 1}, 'learn=1 has the wrong type, expected bool'),
     (_TYPES, {'tau': '1'}, "tau='1' has the wrong type, expected float"),
+    (_TYPES, {'rate': 'abs'}, "rate='abs' has the wrong type, expected float$"),
     (_TYPES, {'bounds': (1, 2, 3)}, r'expected \(float, float\) or None'),
     (_TYPES, {'bounds': 'ab'}, r'expected \(float, float\) or None'),
     (overrides.option_types(_function), {'hidden_sizes': 64}, 'expected a tuple of int'),

@@ -34,7 +34,7 @@ def box(low: float = -1.0, high: float = 1.0, shape: tuple[int, ...] = (2,)) -> 
 @pytest.mark.parametrize(
   ('options', 'message'),
   [
-    ({'actor_learning_rate': 0.0}, 'actor_learning_rate must be positive, got 0.0'),
+    ({'actor_learning_rate': 0.0}, 'actor_learning_rate must be positive, or an optax schedule, got 0.0'),
     ({'initial_alpha': -1.0}, 'initial_alpha must be positive'),
     ({'max_gradient_norm': 0.0}, 'max_gradient_norm must be positive, or None'),
     ({'log_alpha_bounds': (1.0, 0.0)}, 'log_alpha_bounds must be'),
