@@ -21,6 +21,9 @@ import hypothesis  # noqa: E402
 import jax  # noqa: E402
 import pytest  # noqa: E402
 
+# Most of the time of the tests is compiling. Programs that they start as processes are optimised as ever.
+jax.config.update('jax_disable_most_optimizations', True)
+
 # The same examples in every run, so that a failure is a change of the code. No deadline, since the
 # first example of each shape compiles.
 hypothesis.settings.register_profile(

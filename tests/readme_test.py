@@ -76,6 +76,22 @@ def test_discrete_primitives_and_recipe(capsys: pytest.CaptureFixture[str]):
 
 
 @pytest.mark.slow
+def test_the_example_on_the_device_trains(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch):
+  pytest.importorskip('gymnax')
+  monkeypatch.chdir(tmp_path)
+  code = example('anakin.train')
+  for much, little in (('15_000', '1_200'), ('key(0), 8)', 'key(0), 2)'), ('(64, 64)', '(8, 8)')):
+    assert much in code
+    code = code.replace(much, little)
+  names: dict = {}
+  exec(compile(code, 'README.md', 'exec'), names)
+  result = names['result']
+  np.testing.assert_array_equal(result.num_steps, [0, 1200])
+  assert result.episode_return.shape == (2, 2, 10)
+  assert (tmp_path / 'curve.png').exists()
+
+
+@pytest.mark.slow
 def test_the_acme_example_trains(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch):
   pytest.importorskip('acme')
   monkeypatch.setenv('HOME', str(tmp_path))

@@ -178,6 +178,9 @@ def train(
     # As in a new state, or in one that was saved without its replay.
     if not stopped and not np.ravel(state.replay.size)[0]:
       state, _ = warm_up(options, state, 0)
+      if np.ravel(state.num_steps)[0] >= static.num_steps:
+        # There is nothing to learn from it, but what is left of it is reported as ever.
+        stopped = report(state, {}, evaluated=True)
     while not stopped:
       assert state is not None
       steps = int(np.ravel(state.num_steps)[0])

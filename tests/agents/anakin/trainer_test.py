@@ -154,6 +154,23 @@ def test_callbacks_are_given_reports_and_may_stop(pendulum):
   assert reports[0].evaluation.episode_length.tolist() == [10, 10, 10]
 
 
+def test_reports_between_evaluations_have_none(pendulum):
+  environment, algorithm = pendulum
+  reports = []
+  config = AnakinConfig(**{**SMALL, 'num_steps': 168, 'eval_every': 100}, report_every=32)
+  train(environment, algorithm, config, jax.random.key(1), [lambda report: reports.append(report[:4])])
+  assert [steps for steps, *_ in reports] == [0, 96, 104, 128, 160, 168]
+  assert [steps for steps, *_, evaluation in reports if evaluation is not None] == [0, 104, 168]
+
+
+def test_training_that_ends_with_its_warm_up_is_evaluated(pendulum):
+  environment, algorithm = pendulum
+  config = AnakinConfig(**{**SMALL, 'num_steps': 60})
+  result = train(environment, algorithm, config, jax.random.key(1))
+  assert result.num_steps.tolist() == [0, 64]
+  assert result.episode_return.shape == (2, 3)
+
+
 def test_only_the_first_episode_of_each_environment_is_evaluated():
   environment = counting(4)
   algorithm = make_algorithm(environment)
