@@ -25,7 +25,7 @@ from agents.records import metrics
 
 # What runners do not have in common.
 _RUNNER_FLAGS = {
-  'anakin': ('num_seeds',),
+  'anakin': ('num_seeds', 'num_devices'),
   'distributed': (
     'num_actors',
     'num_learner_nodes',
@@ -99,7 +99,7 @@ def _resumed_run(parsed: flags.FlagValues) -> tuple[Settings, Path]:
           f'the run in {directory} has {name}={stored.get(name, "its default")}, so it cannot be resumed '
           f'with --{flag}={name}={value}'
         )
-  new = ('steps', 'eval_every', 'num_eval_episodes', 'checkpoint_minutes', 'runner')
+  new = ('steps', 'eval_every', 'num_eval_episodes', 'checkpoint_minutes', 'runner', 'num_devices')
   changed = {
     name: getattr(parsed, name) for name in (*new, *_RUNNER_FLAGS['distributed']) if parsed[name].present
   }

@@ -14,6 +14,7 @@ import jax.numpy as jnp
 
 from agents import anakin
 from agents.anakin import callbacks
+from agents.anakin.devices import Devices
 from agents.anakin.environments import Environment
 from agents.command import overrides
 from agents.command.registry import Agent
@@ -70,7 +71,8 @@ class AnakinRunner:
     environment: what the settings name.
 
   Raises:
-    ValueError: the agent doesn't fit the environment, or replay doesn't fit in memory.
+    ValueError: the agent doesn't fit the environment, replay doesn't fit in memory, or there are too few
+      devices, or environments or batches don't divide by them.
   """
 
   def __init__(self, settings: Settings, agent: Agent, environment: Environment):
@@ -83,8 +85,11 @@ class AnakinRunner:
     )
     spec = types.SimpleNamespace(observations=environment.observation_spec, actions=environment.action_spec)
     config = agent.config(
-      **{name: value for name, value in settings.config.items() if name in _field_names(agent.config)}
+      num_learner_devices=settings.num_devices,
+      **{name: value for name, value in settings.config.items() if name in _field_names(agent.config)},
     )
+    if settings.num_devices > 1:
+      Devices(settings.num_devices, seeds=settings.num_seeds > 1).share(self._config)
     self._algorithm = agent.make_algorithm(config, agent.make_networks(spec, **settings.networks))
     self._trainer = anakin.make_trainer(environment, self._algorithm, self._config)
     keys = [jax.random.key(settings.seed + i) for i in range(settings.num_seeds)]
@@ -96,7 +101,8 @@ class AnakinRunner:
   @property
   def device(self) -> str:
     """What the run takes."""
-    return device_name()
+    number = self._settings.num_devices
+    return device_name() if number == 1 else f'{number} devices, {device_name()}'
 
   @property
   def replay_bytes(self) -> int:
@@ -136,6 +142,7 @@ class AnakinRunner:
           lambda report: interrupt.noted,
         ],
         state=self._restored(directory / CHECKPOINTS),
+        num_devices=settings.num_devices,
       )
     if interrupt.noted:
       raise KeyboardInterrupt

@@ -105,6 +105,9 @@ def define() -> flags.FlagValues:
     'Seeds of a run on the device, side by side: --seed and those that follow it.',
     flag_values=defined,
   )
+  flags.DEFINE(
+    positive, 'num_devices', 1, 'Devices over which a run on the device is spread.', flag_values=defined
+  )
   flags.DEFINE(positive, 'num_actors', 2, 'Actors of a distributed run.', flag_values=defined)
   flags.DEFINE(
     positive,

@@ -29,6 +29,7 @@ class Settings:
     networks: options of its networks, by name.
     runner: what runs it, `local`, `distributed` or `anakin`.
     num_seeds: seeds of a run on the device.
+    num_devices: devices over which it is spread.
     num_actors: actors of a distributed run.
     num_learner_nodes: learners of a distributed run.
     num_hosts: hosts whose distributed runs learn as one.
@@ -49,6 +50,7 @@ class Settings:
   networks: Mapping[str, Any]
   runner: str = 'local'
   num_seeds: int = 1
+  num_devices: int = 1
   num_actors: int = 2
   num_learner_nodes: int = 1
   num_hosts: int = 1

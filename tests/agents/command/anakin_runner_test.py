@@ -39,6 +39,8 @@ def test_options_are_those_of_the_loop_and_of_the_algorithm_with_the_defaults_of
     (['--config_overrides=tau=3'], 'tau must be in [0, 1], got 3.0'),
     (['--steps=50'], '--steps=50 ends the run before learning starts, which learning_starts=100'),
     (['--config_overrides=max_replay_bytes=10'], 'more than max_replay_bytes=10'),
+    (['--num_devices=2'], 'num_envs must be a multiple of the 2 devices (num_devices=2), got 1'),
+    (['--num_devices=99', '--config_overrides=num_envs=99,batch_size=99'], 'num_devices must be at most'),
     (['--num_actors=2'], '--num_actors is for another runner: add --runner=distributed'),
     (['--num_seeds=0'], 'expected a whole number of at least 1'),
   ],
