@@ -133,6 +133,24 @@ def test_a_million_equal_priorities_are_drawn_evenly():
   np.testing.assert_allclose(counts[few].mean(), 2.0, atol=0.01)
 
 
+@pytest.mark.parametrize('uniform', [0.0, np.nextafter(np.float32(1.0), np.float32(0.0))])
+def test_what_has_no_priority_is_not_drawn_by_the_extreme_random_numbers_either(uniform, monkeypatch):
+  monkeypatch.setattr(jax.random, 'uniform', lambda key, shape, dtype: jnp.full(shape, uniform, dtype))
+  replay, priorities = _fill(capacity=11, num_rows=11, num_envs=3)
+  rng = np.random.default_rng(0)
+  for density in (0.03, 0.3, 0.9):
+    leaves = np.zeros(64, np.float32)
+    leaves[:33] = np.exp(10.0 * rng.normal(size=33)) * (rng.random(33) < density)
+    leaves[rng.integers(33)] = 1e-4
+    node = 64 + jnp.arange(64)
+    tree = prioritized_replay._sum(priorities.tree.at[node].set(leaves), node)
+    # Not the compiled one, which has its random numbers already.
+    _, index = prioritized_replay.sample(
+      priorities._replace(tree=tree), replay, jax.random.key(0), 3, importance_exponent=1.0
+    )
+    assert np.all(leaves[np.asarray(index)] > 0.0)
+
+
 def test_of_several_errors_of_one_step_the_largest_counts():
   _, priorities = _fill(capacity=2, num_rows=2)
   index = jnp.array([1, 3, 1, 1, 3])
