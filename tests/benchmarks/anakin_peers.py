@@ -1,21 +1,21 @@
 """Speed of the on-device trainer against rejax's SAC and brax's, interleaved in one run.
 
-    uv run python -m tests.benchmarks.anakin_peers [--quick] [--count] [--here] [--rounds=7] [SETTING ...]
+    uv run python -m tests.benchmarks.anakin_peers [--quick] [--count] [--here] [SETTING ...]
 
-Environment steps per second, learning included. A setting is the task and the number of environments, e.g.
-`pendulum:1`; an iteration takes a step in each of them and makes one update of all networks. Every line is one
-trainer: the median of its rates, and the ratio ours / theirs of each round, as median [lowest, highest]. Only
-the ratios mean something, since machines are shared and their speed drifts.
+Environment steps per second, learning included. A setting is the task and the number of environments, as in
+`pendulum:1`; an iteration takes a step in each of them and makes one update of all networks. Every line is
+one trainer: the median of its rates, and the ratio ours / theirs of each round, as median [lowest, highest].
+Only the ratios mean something, since machines are shared and their speed drifts.
 
-All trainers run in one environment of their own, which `uv` makes in `.cache/`: the peers as pinned below, with
-the newest JAX that has all that they call. So they differ in nothing but themselves. `--here` takes the
+All trainers run in one environment of their own, which `uv` makes in `.cache/`: the peers as pinned below,
+with the newest JAX that has all that they call. So they differ in nothing but themselves. `--here` takes the
 environment that this runs in instead. Each trainer has a process of its own, which compiles, and then waits
 for its turns.
 
 What is the same for all: the task, one update of critics, actor and temperature by Adam per iteration,
-hidden layers of 256 x 256 with relu, two critics, batches of 256, a replay of 100,000 steps, 1000 steps before
-the first update, no evaluation within the time that counts. `--count` runs a few iterations with counters in
-the tasks and the optimisers, and prints what was done instead of how fast.
+hidden layers of 256 x 256 with relu, two critics, batches of 256, a replay of `--buffer_size` steps, 1000 steps before the first update, no evaluation within the time that counts. `--count` runs a few iterations
+with counters in the tasks and the optimisers, and prints what was done instead of how fast; ours has a step
+more, of its evaluation.
 
 What is not, as read in the code of the peers:
 
@@ -47,7 +47,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 ROOT = pathlib.Path(__file__).parents[2]
@@ -55,8 +55,9 @@ PYTHON = '3.11'  # The oldest that brax 0.14 runs on, and the newest that everyt
 PEERS = ('rejax==0.1.3', 'brax==0.14.2', 'gymnax<1')
 JAX = '0.9.2'
 
+SETTINGS = ('pendulum:1', 'pendulum:128', 'cartpole:1', 'cartpole:128')
 HIDDEN_SIZES = (256, 256)
-BATCH_SIZE, BUFFER_SIZE, WARM_UP_STEPS = 256, 100_000, 1000
+BATCH_SIZE, WARM_UP_STEPS = 256, 1000
 MAX_EPISODE_STEPS = {'pendulum': 200, 'cartpole': 500}
 TRAINERS = {
   'pendulum': ('ours', 'ours_in_gymnax', 'rejax', 'brax'),
@@ -73,12 +74,14 @@ class Setting(NamedTuple):
     num_envs: environments, which is also the environment steps of an iteration.
     iterations: of one turn.
     turns: that are going to be taken.
+    buffer_size: environment steps that replay holds.
   """
 
   task: str
   num_envs: int
   iterations: int
   turns: int
+  buffer_size: int
 
   @property
   def steps(self) -> int:
@@ -127,7 +130,7 @@ class Counts:
     return taken
 
 
-# What is given the seconds of a turn, and returns when the next one begins; None reports that all is compiled.
+# Is given the seconds of a turn, or None once all is compiled, and returns when the next turn begins.
 Turn = Callable[[float | None], None]
 
 
@@ -161,7 +164,7 @@ def train_ours(setting: Setting, turn: Turn, counts: Counts | None, library: str
     num_steps=WARM_UP_STEPS + setting.steps * (setting.turns + 3),
     num_envs=setting.num_envs,
     batch_size=BATCH_SIZE,
-    buffer_size=BUFFER_SIZE,
+    buffer_size=setting.buffer_size,
     learning_starts=WARM_UP_STEPS,
     eval_every=setting.steps,
     num_eval_episodes=1,
@@ -204,7 +207,7 @@ def train_rejax(setting: Setting, turn: Turn, counts: Counts | None) -> None:
     num_envs=setting.num_envs,
     num_epochs=1,
     batch_size=BATCH_SIZE,
-    buffer_size=BUFFER_SIZE,
+    buffer_size=setting.buffer_size,
     fill_buffer=WARM_UP_STEPS,
     polyak=0.995,
     total_timesteps=setting.steps,
@@ -248,7 +251,7 @@ def train_brax(setting: Setting, turn: Turn, counts: Counts | None) -> None:
     discounting=0.99,
     batch_size=BATCH_SIZE,
     min_replay_size=WARM_UP_STEPS,
-    max_replay_size=BUFFER_SIZE,
+    max_replay_size=setting.buffer_size,
     grad_updates_per_step=1,
     max_devices_per_host=1,
     network_factory=functools.partial(networks.make_sac_networks, hidden_layer_sizes=HIDDEN_SIZES),
@@ -314,7 +317,7 @@ class Worker:
     command = [python, '-m', 'tests.benchmarks.anakin_peers', '--work', trainer]
     command.append(json.dumps([*setting, counting]))
     self.trainer = trainer
-    self._errors = tempfile.TemporaryFile('w+')
+    self._errors = tempfile.TemporaryFile('w+')  # noqa: SIM115 (closed with the process)
     self._process = subprocess.Popen(
       command,
       cwd=ROOT,
@@ -436,8 +439,12 @@ def count(setting: Setting, trainers: list[Trainer]) -> None:
 
 def main() -> None:
   parser = argparse.ArgumentParser(description=__doc__.partition('\n')[0])
-  parser.add_argument('settings', nargs='*', default=['pendulum:1', 'pendulum:128', 'cartpole:1', 'cartpole:128'])
+  parser.add_argument(
+    'settings', nargs='*', default=['pendulum:1', 'pendulum:128', 'cartpole:1', 'cartpole:128']
+  )
   parser.add_argument('--rounds', type=int, default=7)
+  parser.add_argument('--iterations', type=int, default=1000, help='of a turn')
+  parser.add_argument('--buffer_size', type=int, default=100_000)
   parser.add_argument('--quick', action='store_true', help='short turns')
   parser.add_argument('--count', action='store_true', help='count the work of a turn instead')
   parser.add_argument('--here', action='store_true', help='run in this environment, as it is')
@@ -451,11 +458,13 @@ def main() -> None:
   python = sys.executable if options.here else make_environment()
   print(f'{describe(python)}; load {os.getloadavg()[0]:.1f} of {os.cpu_count()} cores', flush=True)
   if not options.count:
-    print(f'{"task":<9} {"envs":>4} {"trainer":<15} {"env steps/s":>11} {"updates/s":>9}   ours/theirs [low, high]')
+    print(
+      f'{"task":<9} {"envs":>4} {"trainer":<15} {"env steps/s":>11} {"updates/s":>9}   ours/theirs [low, high]'
+    )
   for name in options.settings:
     task, _, num_envs = name.partition(':')
-    iterations = 20 if options.count else 100 if options.quick else 1000
-    setting = Setting(task, int(num_envs), iterations, options.rounds + 1)
+    iterations = 20 if options.count else 100 if options.quick else options.iterations
+    setting = Setting(task, int(num_envs), iterations, options.rounds + 1, options.buffer_size)
     trainers = [Trainer(name, python) for name in TRAINERS[task] if not options.only or name in options.only]
     if options.count:
       count(setting, trainers)
