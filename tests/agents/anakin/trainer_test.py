@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 import types
 
 import jax
@@ -178,6 +179,23 @@ def test_the_program_does_not_grow_with_the_number_of_updates(pendulum):
     sizes.append(jax.jit(trainer.iteration).lower(state).as_text().count('\n'))
   # But for constants that happen to be equal and are shared.
   assert abs(sizes[0] - sizes[1]) < 5
+
+
+@pytest.mark.parametrize('seeds', [(), (2,)])
+def test_the_loop_copies_no_replay(pendulum, seeds):
+  config = AnakinConfig(num_steps=10_000, num_envs=1, batch_size=8, buffer_size=9973)
+  trainer = make_trainer(*pendulum, config)
+  init, iteration = trainer.init, trainer.iteration
+  if seeds:
+    init, iteration = jax.vmap(init), jax.vmap(iteration)
+
+  def loop(state, iterations):
+    return jax.lax.fori_loop(0, iterations, lambda _, s: iteration(s)[0], state)
+
+  state = jax.eval_shape(init, jax.eval_shape(lambda: jax.random.split(jax.random.key(0), seeds)))
+  program = jax.jit(loop, donate_argnums=0).lower(state, 3).compile().as_text()
+  assert re.search(r'\[(\d+,)*9973,', program)
+  assert not re.findall(r'= \w+\[(?:\d+,)*9973,\S* (?:copy|select)\(.*', program)
 
 
 def test_replay_that_does_not_fit_is_refused(pendulum):
