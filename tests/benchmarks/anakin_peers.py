@@ -13,9 +13,10 @@ environment that this runs in instead. Each trainer has a process of its own, wh
 for its turns.
 
 What is the same for all: the task, one update of critics, actor and temperature by Adam per iteration,
-hidden layers of 256 x 256 with relu, two critics, batches of 256, a replay of `--buffer_size` steps, 1000 steps before the first update, no evaluation within the time that counts. `--count` runs a few iterations
-with counters in the tasks and the optimisers, and prints what was done instead of how fast; ours has a step
-more, of its evaluation.
+hidden layers of 256 x 256 with relu, two critics, batches of 256, a replay of `--buffer_size` steps, 1000
+steps before the first update, no evaluation within the time that counts. `--count` runs a few iterations with
+counters in the tasks and the optimisers, and prints what was done instead of how fast; ours has a step more,
+of its evaluation.
 
 What is not, as read in the code of the peers:
 
@@ -458,9 +459,8 @@ def main() -> None:
   python = sys.executable if options.here else make_environment()
   print(f'{describe(python)}; load {os.getloadavg()[0]:.1f} of {os.cpu_count()} cores', flush=True)
   if not options.count:
-    print(
-      f'{"task":<9} {"envs":>4} {"trainer":<15} {"env steps/s":>11} {"updates/s":>9}   ours/theirs [low, high]'
-    )
+    header = f'{"task":<9} {"envs":>4} {"trainer":<15} {"env steps/s":>11} {"updates/s":>9}'
+    print(f'{header}   ours/theirs [low, high]', flush=True)
   for name in options.settings:
     task, _, num_envs = name.partition(':')
     iterations = 20 if options.count else 100 if options.quick else options.iterations
