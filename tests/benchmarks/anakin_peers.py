@@ -5,7 +5,9 @@
 Environment steps per second, learning included. A setting is the task and the number of environments, as in
 `pendulum:1`; an iteration takes a step in each of them and makes one update of all networks. Every line is
 one trainer: the median of its rates, and the ratio ours / theirs of each round, as median [lowest, highest].
-Only the ratios mean something, since machines are shared and their speed drifts.
+Only the ratios mean something, since machines are shared and their speed drifts. The second ratio is by the
+processor time of the processes, which other users of the machine disturb least; on accelerators it says
+nothing. brax's includes an evaluation of one episode a turn.
 
 All trainers run in one environment of their own, which `uv` makes in `.cache/`: the peers as pinned below,
 with the newest JAX that has all that they call. So they differ in nothing but themselves. `--here` takes the
@@ -302,11 +304,15 @@ def work(trainer: str, setting: Setting, counting: bool) -> None:
   out = sys.stdout
   sys.stdout = sys.stderr
 
+  start = time.process_time()
+
   def turn(seconds: float | None) -> None:
-    result = seconds if counts is None else counts.take()
+    nonlocal start
+    result = (seconds, time.process_time() - start) if counts is None else counts.take()
     print(json.dumps(result), file=out, flush=True)
     if not sys.stdin.readline():
       os._exit(0)  # From within a callback of a loop that would go on.
+    start = time.process_time()
 
   RUN[trainer](setting, turn, counts)
 
@@ -394,33 +400,42 @@ print(f'Python {platform.python_version()},', ', '.join(versions), 'on', jax.dev
   return done.stdout.strip()
 
 
-def measure(setting: Setting, trainers: list[Trainer], uncounted: int = 1) -> dict[Trainer, list[float]]:
-  """Returns the environment steps per second of every trainer in each round."""
+class Rate(NamedTuple):
+  """Environment steps per second of the clock, and per second of the processor, of all threads."""
+
+  by_clock: float
+  by_processor: float
+
+
+def measure(setting: Setting, trainers: list[Trainer], uncounted: int = 1) -> dict[Trainer, list[Rate]]:
+  """Returns the rates of every trainer in each round."""
   workers = {trainer: Worker(*trainer, setting, False) for trainer in trainers}
   try:
     # One by one, so that the compilation of one does not slow down the warm-up of another.
     for worker in workers.values():
       worker.wait()
-    rates: dict[Trainer, list[float]] = {trainer: [] for trainer in trainers}
+    rates: dict[Trainer, list[Rate]] = {trainer: [] for trainer in trainers}
     for _ in range(setting.turns):
       for trainer, worker in workers.items():
-        rates[trainer].append(setting.steps / worker.turn())
+        rates[trainer].append(Rate(*(setting.steps / seconds for seconds in worker.turn())))
   finally:
     for worker in workers.values():
       worker.close()
   return {trainer: values[uncounted:] for trainer, values in rates.items()}
 
 
-def report(setting: Setting, rates: dict[Trainer, list[float]]) -> None:
+def report(setting: Setting, rates: dict[Trainer, list[Rate]]) -> None:
   """Prints a line for each trainer; ratios of more than 1 mean that ours is faster."""
   by_name = {trainer.name: values for trainer, values in rates.items()}
   for trainer, values in rates.items():
-    line = f'{setting.task:<9} {setting.num_envs:>4} {trainer.name:<15} {statistics.median(values):>11,.0f}'
-    line += f' {statistics.median(values) / setting.num_envs:>9,.1f}'
-    if trainer.name in OURS_AGAINST:
+    median = statistics.median(value.by_clock for value in values)
+    line = f'{setting.task:<9} {setting.num_envs:>4} {trainer.name:<15} {median:>11,.0f}'
+    line += f' {median / setting.num_envs:>9,.1f}'
+    if trainer.name in OURS_AGAINST and OURS_AGAINST[trainer.name] in by_name:
       ours = by_name[OURS_AGAINST[trainer.name]]
-      ratios = [a / b for a, b in zip(ours, values, strict=True)]
-      line += f'   {statistics.median(ratios):>5.2f} [{min(ratios):.2f}, {max(ratios):.2f}]'
+      for clock in Rate._fields:
+        ratios = [getattr(a, clock) / getattr(b, clock) for a, b in zip(ours, values, strict=True)]
+        line += f'   {statistics.median(ratios):>5.2f} [{min(ratios):.2f}, {max(ratios):.2f}]'
     print(line, flush=True)
 
 
@@ -460,7 +475,7 @@ def main() -> None:
   print(f'{describe(python)}; load {os.getloadavg()[0]:.1f} of {os.cpu_count()} cores', flush=True)
   if not options.count:
     header = f'{"task":<9} {"envs":>4} {"trainer":<15} {"env steps/s":>11} {"updates/s":>9}'
-    print(f'{header}   ours/theirs [low, high]', flush=True)
+    print(f'{header}   ours/theirs [low, high]   by processor time', flush=True)
   for name in options.settings:
     task, _, num_envs = name.partition(':')
     iterations = 20 if options.count else 100 if options.quick else options.iterations
