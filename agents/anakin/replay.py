@@ -102,15 +102,43 @@ def add(replay: Replay, rows: Rows) -> Replay:
   """
   length, capacity = rows.reward.shape[0], replay.rows.reward.shape[0]
 
-  def write(ring: jax.Array, new: jax.Array) -> jax.Array:
-    # In place inside of a compiled loop, unlike a scatter over indices modulo the capacity.
-    return jax.lax.dynamic_update_slice_in_dim(ring, new, replay.head, axis=0)
-
   return Replay(
-    jax.tree.map(write, replay.rows, rows),
+    _write(replay.rows, rows, replay.head),
     (replay.head + length) % capacity,
     jnp.minimum(replay.size + length, capacity),
   )
+
+
+def _write_once(ring: Rows, rows: Rows, head: jax.Array) -> Rows:
+  # In place inside of a compiled loop, unlike a scatter over indices modulo the capacity.
+  return jax.tree.map(lambda x, new: jax.lax.dynamic_update_slice_in_dim(x, new, head, axis=0), ring, rows)
+
+
+@jax.custom_batching.custom_vmap
+def _write(ring: Rows, rows: Rows, head: jax.Array) -> Rows:
+  """Writes rows at the head, by a loop that runs once, which XLA does not know.
+
+  It would merge the write with the draw that follows, need the ring as it was for that, and so copy all of it
+  in every iteration of the trainer.
+  """
+
+  def body(carry: tuple[Rows, jax.Array]) -> tuple[Rows, jax.Array]:
+    return _write_once(carry[0], rows, carry[1]), carry[1] + rows.reward.shape[0]
+
+  end = head + rows.reward.shape[0]
+  return jax.lax.while_loop(lambda carry: carry[1] < end, body, (ring, head))[0]
+
+
+@_write.def_vmap
+def _write_side_by_side(
+  axis_size: int, in_batched: list[Any], ring: Rows, rows: Rows, head: jax.Array
+) -> tuple[Rows, Any]:
+  # Mapped over seeds the loop would choose between the old and the new ring at each place, while the plain
+  # write becomes a scatter, which is not merged.
+  del axis_size
+  in_axes = jax.tree.map(lambda batched: 0 if batched else None, tuple(in_batched))
+  ring = jax.vmap(_write_once, in_axes)(ring, rows, head)
+  return ring, jax.tree.map(lambda _: True, ring)
 
 
 def sample(

@@ -77,6 +77,8 @@ def from_brax(environment: Any, max_steps: int = 1000) -> Environment:
   Returns:
     The environment; its actions are in [-1, 1].
   """
+  # Of a start rather than of `observation_size`, which says nothing of dtypes.
+  observations = jax.eval_shape(environment.reset, jax.random.key(0)).obs
 
   def reset(key: PRNGKey) -> tuple[Any, Any]:
     state = environment.reset(key)
@@ -84,7 +86,8 @@ def from_brax(environment: Any, max_steps: int = 1000) -> Environment:
 
   def step(state: Any, action: jax.Array, key: PRNGKey) -> tuple[Any, TimeStep]:
     del key
-    state = environment.step(state, action)
+    # Some of its steps give plain numbers, or other dtypes than its resets, which no loop can carry.
+    state = jax.tree.map(_like, environment.step(state, action), state)
     terminated = state.done > 0.5
     return state, TimeStep(
       state.obs, state.reward.astype(jnp.float32), 1.0 - terminated.astype(jnp.float32), terminated
@@ -92,13 +95,18 @@ def from_brax(environment: Any, max_steps: int = 1000) -> Environment:
 
   return time_limit(
     Environment(
-      specs.Array((environment.observation_size,), np.float32, 'observation'),
+      jax.tree.map(lambda x: specs.Array(x.shape, np.dtype(x.dtype), 'observation'), observations),
       specs.BoundedArray((environment.action_size,), np.float32, -1.0, 1.0, 'action'),
       reset,
       step,
     ),
     max_steps,
   )
+
+
+def _like(new: Any, old: jax.Array) -> jax.Array:
+  new = jnp.asarray(new)
+  return new if new.dtype == old.dtype else new.astype(old.dtype)
 
 
 def _action_spec(space: Any) -> specs.Array:

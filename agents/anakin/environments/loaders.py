@@ -35,7 +35,7 @@ def _gymnax(task: str) -> Environment:
 
 
 def _brax(task: str) -> Environment:
-  envs: Any = import_module('brax.envs', '`uv pip install brax` brings it')
+  envs: Any = import_module('brax.envs', '`uv sync --extra brax` brings it')
   return from_brax(envs.get_environment(task))
 
 

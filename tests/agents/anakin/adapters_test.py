@@ -129,3 +129,37 @@ def test_brax_terminates_where_it_is_done_and_not_at_the_limit():
   limited = _roll(environment, 5, lambda observation, key: jnp.full((1, 2), -0.5)).timestep
   assert limited.last[:, 0].tolist() == [False] * 4 + [True]
   np.testing.assert_array_equal(limited.discount, 1.0)
+
+
+class _UnevenBrax(_Brax):
+  """Stands for those whose steps give other types than their resets, of a dict observation."""
+
+  def reset(self, rng):
+    obs = {'image': jnp.zeros((2, 2), jnp.uint8), 'state': jnp.zeros(1)}
+    return _BraxState(obs, jnp.zeros(()), jnp.zeros((), jnp.int32))
+
+  def step(self, state, action):
+    return _BraxState({'image': state.obs['image'] + 1.0, 'state': state.obs['state']}, 1.0, jnp.zeros(()))
+
+
+def test_what_brax_steps_to_is_like_what_it_starts_with():
+  environment = environments.from_brax(_UnevenBrax(), max_steps=3)
+  assert environment.observation_spec['image'].shape == (2, 2)
+  assert environment.observation_spec['image'].dtype == np.uint8
+  steps = _roll(environment, 4, lambda observation, key: jnp.zeros((1, 2)))
+  assert steps.timestep.observation['image'].dtype == jnp.uint8
+  assert steps.timestep.observation['image'][:, 0, 0, 0].tolist() == [1, 2, 3, 1]
+  assert steps.timestep.reward[:, 0].tolist() == [1.0] * 4
+
+
+def test_braxs_own_environment_falls_and_starts_again():
+  pytest.importorskip('brax')
+  environment = environments.make('brax:inverted_pendulum')
+  assert environment.observation_spec.shape == (4,)
+  steps = _roll(environment, 60, lambda observation, key: jnp.ones((1, 1)))
+  last = np.flatnonzero(steps.timestep.last[:, 0])
+  assert len(last) > 1
+  np.testing.assert_array_equal(steps.timestep.discount[last], 0.0)
+  # The final observation is beyond the bound of 0.2, and the next one within the starts.
+  assert abs(float(steps.timestep.observation[last[0], 0, 1])) > 0.2
+  assert abs(float(steps.observation[last[0] + 1, 0, 1])) < 0.02

@@ -116,3 +116,16 @@ def test_memory_is_projected():
   rows = _rows(0, 3)
   replay = replay_lib.init(rows, 12)
   assert replay_lib.projected_bytes(rows, 12) == sum(leaf.nbytes for leaf in jax.tree.leaves(replay.rows))
+
+
+@pytest.mark.parametrize('seeds', [(2,), (2, 3)])
+def test_rings_side_by_side_are_written_like_one(seeds):
+  chunks = [_rows(1, 3), _rows(4, 3), _rows(7, 3)]
+  alone = _fill(6, *chunks)
+  add, replay = replay_lib.add, replay_lib.init(chunks[0], 6)
+  for size in seeds:
+    add = jax.vmap(add, in_axes=(0, None))
+    replay = jax.tree.map(lambda x, size=size: jnp.broadcast_to(x, (size, *x.shape)), replay)
+  for chunk in chunks:
+    replay = jax.jit(add)(replay, chunk)
+  jax.tree.map(lambda x, y: np.testing.assert_array_equal(x, np.broadcast_to(y, x.shape)), replay, alone)

@@ -199,9 +199,17 @@ def test_the_program_does_not_grow_with_the_number_of_updates(pendulum):
 
 
 @pytest.mark.parametrize('several_seeds', [False, True])
-@pytest.mark.parametrize('priority_exponent', [None, 0.6])
-def test_replay_is_changed_in_place(pendulum, priority_exponent, several_seeds):
-  options = {**SMALL, 'buffer_size': 20_000, 'n_step': 2, 'priority_exponent': priority_exponent}
+@pytest.mark.parametrize(
+  ('priority_exponent', 'changes'),
+  # At one update an iteration nothing else would keep the write apart from the draw.
+  [
+    (None, {'num_envs': 1, 'rollout_length': 1, 'num_updates': 1}),
+    (None, {'n_step': 2}),
+    (0.6, {'n_step': 2}),
+  ],
+)
+def test_replay_is_changed_in_place(pendulum, priority_exponent, changes, several_seeds):
+  options = {**SMALL, 'buffer_size': 20_000, 'priority_exponent': priority_exponent, **changes}
   trainer = make_trainer(*pendulum, AnakinConfig(**options))
 
   def iterations(state, number):
