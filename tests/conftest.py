@@ -35,20 +35,6 @@ hypothesis.settings.load_profile('sac_blocks')
 _STRICT_RANK_TREES = frozenset({'losses', 'distributions'})
 
 
-# Those whose programs take all cores come one after the other.
-_FILES_OF_PROGRAMS = frozenset(
-  {'distributed_runner_test.py', 'kill_test.py', 'launching_test.py', 'make_distributed_experiment_test.py'}
-)
-
-
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-  """Keeps the tests of a file, which share what is compiled, in one process of pytest-xdist."""
-  for item in items:
-    group = 'programs' if item.path.name in _FILES_OF_PROGRAMS else str(item.path)
-    item.add_marker(pytest.mark.xdist_group(group))
-
-
 @pytest.fixture(autouse=True)
 def strict_ranks(request: pytest.FixtureRequest):
   """Makes jax refuse [B] with [N, B] in the pure functions' tests, unless aligned on purpose."""
