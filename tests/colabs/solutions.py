@@ -26,4 +26,19 @@ def answer(alpha):
   return jax.grad(value)(alpha)
 """,
   ),
+  '02_sac_from_blocks': (
+    """
+answer = recipes.algorithm(
+  networks, blocks.chain(critic_step, actor_step, target_step), initial_alpha=0.2
+)
+""",
+    """
+scales = jnp.linspace(0.5, 1.5, 1001)[:, None]
+answer = scales[jnp.argmax(sb.TanhGaussian(jnp.zeros_like(scales), scales).entropy()), 0]
+""",
+    """
+def answer(period):
+  return blocks.every(period, blocks.polyak_step('critic', 'target_critic', tau=1.0))
+""",
+  ),
 }
