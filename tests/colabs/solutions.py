@@ -41,4 +41,29 @@ def answer(period):
   return blocks.every(period, blocks.polyak_step('critic', 'target_critic', tau=1.0))
 """,
   ),
+  '03_discrete_sac': (
+    """
+def answer(num_actions, ratio):
+  low, high = 1 / num_actions, 1 - 1e-9
+  for _ in range(60):
+    best = (low + high) / 2
+    rest = (1 - best) / (num_actions - 1)
+    entropy = -best * np.log(best) - (1 - best) * np.log(rest)
+    low, high = (best, high) if entropy > ratio * np.log(num_actions) else (low, best)
+  return best
+""",
+    """
+def answer(q, logits, mask, alpha):
+  q = jnp.where(mask, q, 0.0)
+  log_probs = jax.nn.log_softmax(jnp.where(mask, logits, -jnp.inf))
+  log_probs = jnp.where(mask, log_probs, 0.0)
+  probs = jnp.where(mask, jnp.exp(log_probs), 0.0)
+  return jnp.sum(probs * (q - alpha * log_probs))
+""",
+    """
+answer = recipes.sac_discrete(
+  networks, target_entropy_ratio=optax.linear_schedule(0.9, 0.3, transition_steps=100)
+)
+""",
+  ),
 }
