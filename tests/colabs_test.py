@@ -1,0 +1,214 @@
+"""The notebooks are in step with their sources, show what they say, and run."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import importlib.util
+import pathlib
+import re
+import types
+from collections.abc import Iterator
+
+import nbformat
+import pytest
+
+from colabs import execute
+from tests.colabs.solutions import SOLUTIONS
+
+SCRIPTS = execute.sources()
+BUDGET = 0.02
+NOT_ANSWERED = 'not answered yet'
+PLACEHOLDER = re.compile(r'^(answer\w* = None|def answer\w*\(.*\): \.\.\.)$', re.MULTILINE)
+
+notebooks = pytest.mark.parametrize('script', SCRIPTS, ids=[s.stem for s in SCRIPTS])
+
+
+def committed(script: pathlib.Path) -> nbformat.NotebookNode:
+  return nbformat.read(script.with_suffix('.ipynb'), as_version=4)
+
+
+def code_cells(notebook: nbformat.NotebookNode) -> list[nbformat.NotebookNode]:
+  return [cell for cell in notebook.cells if cell.cell_type == 'code']
+
+
+def text_of(notebook: nbformat.NotebookNode) -> str:
+  return '\n'.join(str(output.get('text/plain', '')) for output in execute.outputs(notebook))
+
+
+def test_there_are_notebooks_and_no_strays():
+  assert SCRIPTS
+  assert sorted(execute.FOLDER.glob('*.ipynb')) == [s.with_suffix('.ipynb') for s in SCRIPTS]
+  assert sorted(SOLUTIONS) == [s.stem for s in SCRIPTS]
+
+
+def test_names_select_notebooks():
+  assert execute.sources([SCRIPTS[0].stem[:2]]) == SCRIPTS[:1]
+  with pytest.raises(ValueError, match='No notebook starts with'):
+    execute.sources(['99'])
+
+
+def test_a_notebook_without_a_stack_is_refused():
+  with pytest.raises(ValueError, match='entry stack'):
+    execute.stack(nbformat.v4.new_notebook())
+
+
+@notebooks
+def test_source_and_notebook_are_in_step(script: pathlib.Path):
+  source, notebook = execute.read(script), committed(script)
+  nbformat.validate(notebook)
+  assert [(c.cell_type, c.id, c.source) for c in source.cells] == [
+    (c.cell_type, c.id, c.source) for c in notebook.cells
+  ], 'execute colabs/execute.py anew'
+
+
+@notebooks
+def test_it_begins_with_aims_and_an_install_cell(script: pathlib.Path):
+  notebook = committed(script)
+  title, install = notebook.cells[0].source, notebook.cells[1].source
+  assert title.startswith('# ')
+  assert 3 <= len(re.findall(r'^- ', title, re.MULTILINE)) <= 5, 'three to five aims'
+  assert install.startswith('try:\n  import sac_blocks\nexcept ImportError:')
+  assert re.search(r'^  %pip install -q .*sac-blocks\[.*git\+', install, re.MULTILINE)
+  assert 'BUDGET = float(os.environ.get(' in '\n'.join(c.source for c in code_cells(notebook))
+
+
+@notebooks
+def test_lines_are_short(script: pathlib.Path):
+  long = [line for line in script.read_text().splitlines() if len(line) > 100]
+  # A row of a table or a formula cannot be broken.
+  assert [line for line in long if not line.startswith(('# |', '# $$'))] == []
+
+
+@notebooks
+def test_outputs_show_pictures_and_nothing_of_the_machine(script: pathlib.Path):
+  notebook = committed(script)
+  assert any('image/png' in output for output in execute.outputs(notebook))
+  text = text_of(notebook)
+  for pattern in (
+    r'Traceback',
+    r'(?<![\w.])/(root|home|tmp|usr|opt|work|var|mnt|content)/',
+    r' at 0x',
+    r'Warning',
+  ):
+    assert not re.search(pattern, text), pattern
+  assert not any(o.output_type == 'error' for c in code_cells(notebook) for o in c.outputs)
+  assert script.with_suffix('.ipynb').stat().st_size < 1.5e6
+
+
+@notebooks
+def test_metadata_are_stripped(script: pathlib.Path):
+  notebook = committed(script)
+  assert notebook.metadata == {'kernelspec': execute.KERNELSPEC}
+  assert not any(cell.metadata for cell in notebook.cells)
+  for cell in code_cells(notebook):
+    assert cell.execution_count is None
+    for output in cell.outputs:
+      assert not output.get('metadata')
+      assert output.get('execution_count') is None
+
+
+@notebooks
+def test_exercises_are_left_to_the_reader(script: pathlib.Path):
+  notebook = committed(script)
+  answers = [c for c in code_cells(notebook) if PLACEHOLDER.search(c.source)]
+  assert 2 <= len(answers) <= 4
+  assert len(SOLUTIONS[script.stem]) == len(answers)
+  assert text_of(notebook).count(NOT_ANSWERED) == len(answers)
+  for solution in SOLUTIONS[script.stem]:
+    assert solution.strip() not in script.read_text()
+
+
+def is_public(module: types.ModuleType, name: str) -> bool:
+  """Whether a module exports a name, or has a module of that name which exports names itself."""
+  if name in getattr(module, '__all__', ()):
+    return True
+  full = f'{module.__name__}.{name}'
+  if not hasattr(module, '__path__') or importlib.util.find_spec(full) is None:
+    return False
+  return hasattr(importlib.import_module(full), '__all__')
+
+
+def foreign_names(source: str) -> Iterator[str]:
+  """Yields what is used of this project and is not public."""
+  tree, modules = ast.parse(source), {}
+
+  def public_module(name: str) -> types.ModuleType | None:
+    module = importlib.import_module(name.partition('.')[0])
+    for part in name.split('.')[1:]:
+      if not is_public(module, part):
+        return None
+      module = importlib.import_module(f'{module.__name__}.{part}')
+    return module
+
+  for node in ast.walk(tree):
+    if isinstance(node, ast.Import):
+      for alias in node.names:
+        if alias.name.partition('.')[0] in ('sac_blocks', 'agents'):
+          module = public_module(alias.name)
+          if module is None:
+            yield alias.name
+          modules[alias.asname or alias.name] = module
+    elif isinstance(node, ast.ImportFrom) and (node.module or '').partition('.')[0] in (
+      'sac_blocks',
+      'agents',
+    ):
+      module = public_module(node.module)
+      for alias in node.names:
+        if module is None or not is_public(module, alias.name):
+          yield f'{node.module}.{alias.name}'
+        elif isinstance(value := getattr(module, alias.name, None), types.ModuleType):
+          modules[alias.asname or alias.name] = value
+
+  def resolve(node: ast.AST) -> types.ModuleType | None:
+    if isinstance(node, ast.Name):
+      return modules.get(node.id)
+    if isinstance(node, ast.Attribute) and (module := resolve(node.value)) is not None:
+      value = getattr(module, node.attr, None)
+      return value if isinstance(value, types.ModuleType) else None
+    return None
+
+  for node in ast.walk(tree):
+    if not isinstance(node, ast.Attribute):
+      continue
+    module = resolve(node.value)
+    if module is not None and not is_public(module, node.attr):
+      yield f'{module.__name__}.{node.attr}'
+
+
+@notebooks
+def test_only_public_names_are_used(script: pathlib.Path):
+  if execute.stack(execute.read(script)) != execute.this_stack():
+    pytest.skip('its modules cannot be imported on this stack')
+  # The magics are comments in the script.
+  assert list(foreign_names(script.read_text())) == []
+
+
+@pytest.mark.parametrize(
+  'source',
+  [
+    'import sac_blocks as sb\nsb.checks',
+    'import sac_blocks as sb\nsb.losses.values.soft_value',
+    'import sac_blocks.losses.values',
+    'from sac_blocks.losses.values import soft_value',
+    'from agents.anakin import rollout',
+    'from agents.anakin import callbacks\ncallbacks.curve',
+  ],
+)
+def test_private_names_are_found(source: str):
+  assert list(foreign_names(source))
+
+
+@pytest.mark.slow
+@notebooks
+def test_it_runs_with_the_exercises_solved(script: pathlib.Path):
+  notebook = execute.read(script)
+  if execute.stack(notebook) != execute.this_stack():
+    pytest.skip(f'runs on the {execute.stack(notebook)} stack')
+  answers = [c for c in code_cells(notebook) if PLACEHOLDER.search(c.source)]
+  for cell, solution in zip(answers, SOLUTIONS[script.stem], strict=True):
+    cell.source = solution.strip()
+  execute.execute(notebook, BUDGET)
+  text = text_of(notebook)
+  assert NOT_ANSWERED not in text
+  assert len(re.findall(r'^correct$', text, re.MULTILINE)) == len(answers)
