@@ -30,7 +30,7 @@ try:
   import sac_blocks
 except ImportError:
   REPOSITORY = 'https://github.com/sac-blocks/sac_blocks'
-  # %pip install -q "sac-blocks[notebooks] @ git+{REPOSITORY}"
+  # %pip install -q "sac-blocks[train] @ git+{REPOSITORY}"
 
 # %%
 import os
