@@ -1,8 +1,9 @@
 """Executes the notebooks and writes them with their outputs.
 
-    uv run --extra notebooks --python 3.13 python colabs/execute.py         # all
-    uv run --extra notebooks --python 3.13 python colabs/execute.py 01 03   # some of them
-    uv run --extra notebooks --python 3.13 python colabs/execute.py --check # writes nothing
+    export UV_PROJECT_ENVIRONMENT=.venv-modern
+    uv run --python 3.13 python colabs/execute.py          # all
+    uv run --python 3.13 python colabs/execute.py 01 03    # some of them
+    uv run --python 3.13 python colabs/execute.py --check  # writes nothing
 
 The sources are the scripts beside this one, `NN_name.py` in jupytext's percent format; each becomes
 `NN_name.ipynb`. The entry `stack` of a script's header says where it runs: `acme` where Acme is
