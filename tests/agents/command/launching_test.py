@@ -36,8 +36,6 @@ _PROGRAM = """
   from agents.nodes import supervision
 
   directory = Path(sys.argv[1])
-  # It is ignored where the tests run in the background of a shell.
-  signal.signal(signal.SIGINT, signal.default_int_handler)
 
   def wait():
     (directory / 'waiting').touch()
