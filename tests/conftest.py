@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 
 if 'jax' in sys.modules:
@@ -16,6 +17,10 @@ if _HOST_DEVICES not in os.environ.get('XLA_FLAGS', ''):
   os.environ['XLA_FLAGS'] = f'{os.environ.get("XLA_FLAGS", "")} {_HOST_DEVICES}=2'.strip()
 os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '3')
 os.environ.setdefault('MPLBACKEND', 'Agg')
+
+# A shell ignores it for what it runs in the background, and so would the programs that tests start.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+  signal.signal(signal.SIGINT, signal.default_int_handler)
 
 import hypothesis  # noqa: E402
 import jax  # noqa: E402
