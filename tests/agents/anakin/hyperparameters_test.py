@@ -106,6 +106,7 @@ def test_the_program_is_traced_no_more_often_for_several_values_than_for_one():
   assert run([0.1]) == run([0.1, 0.5, 0.9]) > 0
 
 
+@pytest.mark.slow
 def test_a_trainer_can_be_mapped_over_options_by_hand():
   keys = jax.random.split(jax.random.key(0), 2)
 

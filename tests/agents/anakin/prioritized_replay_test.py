@@ -255,6 +255,7 @@ def pendulum():
   return environment, make_algorithm(environment, batch_size=8)
 
 
+@pytest.mark.slow
 def test_the_loop_learns_from_weighted_draws_and_keeps_their_errors(pendulum):
   environment, algorithm = pendulum
   seen = []
@@ -292,6 +293,7 @@ def test_the_loop_learns_from_weighted_draws_and_keeps_their_errors(pendulum):
   _assert_sums(state.priorities)
 
 
+@pytest.mark.slow
 def test_the_importance_exponent_may_follow_a_schedule(pendulum):
   environment, algorithm = pendulum
   seen = []
@@ -314,6 +316,7 @@ def test_priorities_cost_nothing_where_draws_are_uniform(pendulum):
   assert trainer.init(jax.random.key(0)).priorities is None
 
 
+@pytest.mark.slow
 def test_a_seed_is_the_same_alone_and_beside_others(pendulum):
   trainer = make_trainer(*pendulum, AnakinConfig(**PRIORITIZED))
 
