@@ -178,7 +178,8 @@ def _evaluations(directory: Path) -> list[metrics.Evaluation]:
   tables = [directory / metrics.FILE_NAME, *sorted(directory.glob(f'seed_*/{metrics.FILE_NAME}'))]
   with usage_errors(ValueError):
     of_seeds = [metrics.evaluations(metrics.read(table)) for table in tables if table.exists()]
-  return [metrics.pool(evaluations) for evaluations in zip(*of_seeds)]  # noqa: B905
+  # A crash may have come between the writing of the one and of the next.
+  return [metrics.pool(evaluations) for evaluations in zip(*of_seeds, strict=False)]
 
 
 def _saved_steps(settings: Settings, directory: Path) -> int:
@@ -194,11 +195,11 @@ def _saved_steps(settings: Settings, directory: Path) -> int:
 
 
 def _check_steps_left(settings: Settings, directory: Path) -> None:
-  if settings.runner == 'anakin':
-    return  # Replay is a part of its checkpoints.
   done = _saved_steps(settings, directory)
+  if _has_replay(settings, directory):
+    return
   needed = settings.config['min_replay_size']
-  if 0 < settings.steps - done < needed and not _has_replay(settings, directory):
+  if 0 < settings.steps - done < needed:
     raise UsageError(
       f'--steps={settings.steps} leaves {settings.steps - done} steps to the checkpoint after {done}, but '
       f'replay is not part of it and learning starts again after {needed}: raise --steps to {done + needed} '

@@ -3,7 +3,7 @@
 from agents.anakin import callbacks
 from agents.anakin.config import AnakinConfig
 from agents.anakin.train import Callback, Report, Result, train
-from agents.anakin.trainer import Evaluation, Trainer, TrainState, make_trainer, projected_replay_bytes
+from agents.anakin.trainer import Evaluation, Trainer, TrainState, make_trainer
 
 __all__ = [
   'AnakinConfig',
@@ -15,6 +15,5 @@ __all__ = [
   'Trainer',
   'callbacks',
   'make_trainer',
-  'projected_replay_bytes',
   'train',
 ]

@@ -84,8 +84,10 @@ def make_trainer(environment: Environment, algorithm: Algorithm, config: AnakinC
   """
   if config.priority_exponent is not None and algorithm.update_with_info is None:
     raise ValueError('Prioritised replay needs algorithm.update_with_info, which gives TD errors; got None.')
-  rows = _row_shapes(environment, algorithm, config)
-  num_bytes = _replay_bytes(rows, config)
+  rows = jax.eval_shape(lambda key: _random_rows(environment, algorithm, config, key), jax.random.key(0))
+  num_bytes = replay_lib.projected_bytes(rows, config.capacity)
+  if config.priority_exponent is not None:
+    num_bytes += prioritized_replay.projected_bytes(config.capacity * config.num_envs)
   if num_bytes > config.max_replay_bytes:
     raise ValueError(
       f'Replay would take {num_bytes / 1e6:,.1f} MB, more than max_replay_bytes={config.max_replay_bytes:g}: '
@@ -228,22 +230,6 @@ def make_trainer(environment: Environment, algorithm: Algorithm, config: AnakinC
     return jax.lax.while_loop(goes_on, body, carry).evaluation
 
   return Trainer(init, warm_up, iteration, evaluate)
-
-
-def projected_replay_bytes(environment: Environment, algorithm: Algorithm, config: AnakinConfig) -> int:
-  """Returns the bytes that replay takes, for each seed; the arguments are those of `make_trainer`."""
-  return _replay_bytes(_row_shapes(environment, algorithm, config), config)
-
-
-def _replay_bytes(rows: replay_lib.Rows, config: AnakinConfig) -> int:
-  num_bytes = replay_lib.projected_bytes(rows, config.capacity)
-  if config.priority_exponent is not None:
-    num_bytes += prioritized_replay.projected_bytes(config.capacity * config.num_envs)
-  return num_bytes
-
-
-def _row_shapes(environment: Environment, algorithm: Algorithm, config: AnakinConfig) -> replay_lib.Rows:
-  return jax.eval_shape(lambda key: _random_rows(environment, algorithm, config, key), jax.random.key(0))
 
 
 def _random_rows(

@@ -91,12 +91,10 @@ class AnakinRunner:
     if settings.num_devices > 1:
       Devices(settings.num_devices, seeds=settings.num_seeds > 1).share(self._config)
     self._algorithm = agent.make_algorithm(config, agent.make_networks(spec, **settings.networks))
-    self._trainer = anakin.make_trainer(environment, self._algorithm, self._config)
+    init = anakin.make_trainer(environment, self._algorithm, self._config).init
     keys = [jax.random.key(settings.seed + i) for i in range(settings.num_seeds)]
     self._key = keys[0] if settings.num_seeds == 1 else jnp.stack(keys)
-    self._replay_bytes = settings.num_seeds * anakin.projected_replay_bytes(
-      environment, self._algorithm, self._config
-    )
+    self._shapes = jax.eval_shape(init if settings.num_seeds == 1 else jax.vmap(init), self._key)
 
   @property
   def device(self) -> str:
@@ -107,7 +105,8 @@ class AnakinRunner:
   @property
   def replay_bytes(self) -> int:
     """Memory that replay takes."""
-    return self._replay_bytes
+    stored = jax.tree.leaves((self._shapes.replay, self._shapes.priorities))
+    return sum(leaf.size * leaf.dtype.itemsize for leaf in stored)
 
   def run(self, directory: Path) -> Evaluation:
     """Trains to the end, from the checkpoint in the directory if there is one.
@@ -151,10 +150,7 @@ class AnakinRunner:
   def _restored(self, checkpoints: Path) -> anakin.TrainState | None:
     if callbacks.saved_steps(checkpoints) is None:
       return None
-    init = self._trainer.init
-    return callbacks.restore(
-      checkpoints, jax.eval_shape(jax.vmap(init) if self._key.ndim else init, self._key)
-    )
+    return callbacks.restore(checkpoints, self._shapes)
 
 
 class _NotedInterrupt:

@@ -14,8 +14,8 @@ import reverb
 from absl import logging
 from launchpad import context
 
-from agents import acme_compat, checkpointing, data_parallel
-from agents.checkpointing import Checkpointer, make_checkpointer
+from agents import acme_compat, data_parallel
+from agents.checkpointing import Checkpointer, from_host, make_checkpointer, to_host
 from agents.experiments import rate_limits
 from agents.learner import BlocksLearner
 from agents.nodes import replay as replay_lib
@@ -194,8 +194,7 @@ class LearnerWorker:
       self._unsaved = True
     if self._peers is not None:
       # Not even checkpoints need agree, which the hosts write at times of their own.
-      state = checkpointing.to_host(learner.save())
-      learner.restore(checkpointing.from_host(data_parallel.from_first(state)))
+      learner.restore(from_host(data_parallel.from_first(to_host(learner.save()))))
     self._learner = learner
     self._ready.set()
 
