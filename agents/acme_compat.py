@@ -46,8 +46,11 @@ __all__ = [
   'prefer_acme',
 ]
 
+#: What a network factory returns.
 Networks = TypeVar('Networks')
+#: What a builder's `make_policy` returns.
 Policy = TypeVar('Policy')
+#: What a learner takes from its dataset at a step.
 Sample = TypeVar('Sample')
 _T = TypeVar('_T')
 
@@ -148,7 +151,12 @@ class Counter(counting.Counter):
 
 @prefer_acme('acme.environment_loop')
 class EnvironmentLoop(acme.EnvironmentLoop):
-  """The release's environment loop, with the head's result of `run`."""
+  """The release's environment loop, with the head's result of `run`.
+
+  Args:
+    *args: of the release's loop: environment, actor, counter, logger.
+    **options: the same, by name.
+  """
 
   def __init__(self, *args: Any, **options: Any) -> None:
     super().__init__(*args, **options)
@@ -243,5 +251,9 @@ def _make_experiment_logger(
 
 @prefer_acme('acme.utils.experiment_utils')
 def create_experiment_logger_factory() -> LoggerFactory:
-  """Returns the factory of Acme's default loggers: terminal and a CSV file for each component."""
+  """Makes the factory of Acme's default loggers.
+
+  Returns:
+    The factory, whose loggers write to the terminal and to a CSV file for each component.
+  """
   return _make_experiment_logger

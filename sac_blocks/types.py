@@ -130,8 +130,8 @@ class TrainingState(NamedTuple):
   """All that changes in training; a plain pytree to scan, vmap, donate and save.
 
   Attributes:
-    params: the named parameter components, target networks and statistics included.
-    blocks: the states of the algorithm's blocks (optimiser states, counters).
+    params: the named parameter components, trees of arrays, target networks and statistics included.
+    blocks: tree of arrays, the states of the algorithm's blocks (optimiser states, counters).
     key: the random key of the next update.
   """
 

@@ -59,7 +59,7 @@ class GymnasiumEnvironment(dm_env.Environment):
     return dm_env.restart(self._count_from_zero(observation))
 
   def step(self, action: Any) -> dm_env.TimeStep:
-    """Acts once; after a last step, resets and ignores the action, whatever it is."""
+    """Acts once and returns the next step; after a last one resets, whatever the action is."""
     if self._reset_next_step:
       return self.reset()
     space = self._environment.action_space

@@ -41,6 +41,9 @@ class Wrapper(dm_env.Environment):
   """An environment seen through two conversions, the identity by default.
 
   Attributes that `dm_env` does not know, such as `physics`, are those of the wrapped environment.
+
+  Args:
+    environment: the one to wrap.
   """
 
   def __init__(self, environment: dm_env.Environment):
@@ -65,7 +68,7 @@ class Wrapper(dm_env.Environment):
     return self.from_environment(self._environment.reset())
 
   def step(self, action: Any) -> dm_env.TimeStep:
-    """Acts once; after a last step, resets and ignores the action, whatever it is."""
+    """Acts once and returns the next step; after a last one resets, whatever the action is."""
     if self._reset_next_step:
       return self.reset()
     timestep = self.from_environment(self._environment.step(self.to_environment(action)))
@@ -275,6 +278,9 @@ class SinglePrecision(Wrapper):
   environments write the next one into the same memory. Mappings and sequences of them become dicts
   and tuples, in the order of the spec.
 
+  Args:
+    environment: one whose observations consist of numbers.
+
   Raises:
     ValueError: if an observation does not consist of numbers.
   """
@@ -318,6 +324,9 @@ class FlatObservations(Wrapper):
   A scalar takes one place; a discrete value becomes a one-hot vector. An image (uint8 with two or
   three axes) stays as it is where it is the only entry. An action mask stays apart: with one, the
   observation is a dict of the rest as `observation`, and `action_mask`.
+
+  Args:
+    environment: one whose observations consist of numbers.
 
   Raises:
     ValueError: if there is an image among other entries, or nothing to observe.
@@ -366,7 +375,12 @@ class FlatObservations(Wrapper):
 
 
 class TimeLimit(Wrapper):
-  """Cuts episodes after a number of steps, leaving the discount of the step at the cut as it is."""
+  """Cuts episodes after a number of steps, leaving the discount of the step at the cut as it is.
+
+  Args:
+    environment: the one to wrap.
+    max_episode_steps: steps after which an episode is cut.
+  """
 
   def __init__(self, environment: dm_env.Environment, max_episode_steps: int):
     super().__init__(environment)

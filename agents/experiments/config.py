@@ -162,7 +162,7 @@ def default_evaluator_factory(
   logger_factory: acme_compat.LoggerFactory,
   observers: Sequence[observers.EnvLoopObserver] = (),
 ) -> EvaluatorFactory:
-  """Returns a factory of evaluators that have an environment of their own and run without end.
+  """Makes a factory of evaluators that have an environment of their own.
 
   Args:
     environment_factory: makes an environment from a seed.
@@ -170,6 +170,9 @@ def default_evaluator_factory(
     policy_factory: makes the policy, here for evaluation.
     logger_factory: makes the evaluator's logger.
     observers: add to what the evaluator logs.
+
+  Returns:
+    The factory; its evaluators run without end.
   """
 
   def evaluator(
@@ -203,13 +206,16 @@ def make_policy(
   environment_spec: specs.EnvironmentSpec,
   evaluation: bool,
 ) -> Policy:
-  """Returns the experiment's policy.
+  """Makes the experiment's policy.
 
   Args:
     experiment: whose policy to make.
     networks: as its network factory has made them.
     environment_spec: of its environment.
     evaluation: whether it is the policy to be judged, rather than the one that explores.
+
+  Returns:
+    What the experiment's policy factory makes, where it has one, else its builder.
   """
   factory = experiment.eval_policy_network_factory if evaluation else experiment.policy_network_factory
   if factory is not None:

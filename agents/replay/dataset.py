@@ -44,6 +44,12 @@ class ReplayIterator(Iterator[reverb.ReplaySample]):
 
   Arrays are read-only NumPy views [B, ...] into one buffer per batch. `next` waits while the rate limiter
   holds samples back. It may be called from any thread, and `close` from any other.
+
+  Args:
+    client: of the replay server.
+    table_name: a table of `make_table`.
+    batch_size: B, items in a batch.
+    prefetch_size: batches read ahead.
   """
 
   def __init__(self, client: reverb.Client, table_name: str, *, batch_size: int, prefetch_size: int) -> None:

@@ -84,11 +84,11 @@ class RowLayout:
 
   @classmethod
   def from_json(cls, text: str) -> RowLayout:
-    """Reads a layout back from `to_json`."""
+    """Returns the layout that `to_json` wrote."""
     return cls(types.Transition(**{k: _decode(v) for k, v in json.loads(text).items()}))
 
   def to_json(self) -> str:
-    """Writes the layout as text, which a table carries in its signature."""
+    """Returns the layout as text, which a table carries in its signature."""
     return json.dumps({k: _encode(k, v) for k, v in self.spec._asdict().items()})
 
   @functools.cached_property

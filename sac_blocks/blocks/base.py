@@ -54,9 +54,13 @@ def scalars(info: Info) -> dict[str, Array]:
   """Picks the single numbers out of `info`, which are all that leaves an update.
 
   Args:
-    info: of a whole update or of one block.
+    info: of a whole update or of one block, arrays of any shape by name.
 
   Returns:
     Its scalar arrays, by name.
+
+  >>> import jax.numpy as jnp
+  >>> scalars({'critic_loss': jnp.float32(2.0), 'td_error': jnp.zeros((2, 4))})
+  {'critic_loss': Array(2., dtype=float32)}
   """
   return {name: value for name, value in info.items() if isinstance(value, jax.Array) and value.ndim == 0}

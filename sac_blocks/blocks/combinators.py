@@ -172,6 +172,8 @@ def map_batch(function: Callable[[Components, Any], Any], block: Block) -> Block
 
   >>> from sac_blocks.blocks import polyak_step
   >>> half = map_batch(lambda params, batch: 0.5 * batch, polyak_step('critic', 'target', tau=1.0))
+  >>> half.metrics
+  ()
   """
 
   def update(

@@ -18,7 +18,7 @@ def polyak_step(online: str, target: str, tau: Array | float) -> Block:
   Args:
     online: the name of the component that is learned.
     target: the name of its target.
-    tau: the step size in [0, 1] per update.
+    tau: a scalar, the step size in [0, 1] per update.
 
   Returns:
     A block without state.
@@ -46,6 +46,8 @@ def map_component(component: str, function: Callable[[Components], PyTree]) -> B
 
   >>> import jax.numpy as jnp
   >>> clip = map_component('log_alpha', lambda params: jnp.clip(params['log_alpha'], -5.0, 1.0))
+  >>> clip.update({'log_alpha': jnp.float32(3.0)}, (), None, None, {})[0]
+  {'log_alpha': Array(1., dtype=float32)}
   """
 
   def init(params: Components) -> tuple[()]:

@@ -111,7 +111,7 @@ class Categorical:
     return jnp.argmax(self.logits, axis=-1).astype(jnp.int32)
 
   def sample(self, *, seed: PRNGKey, sample_shape: tuple[int, ...] = ()) -> Array:
-    """Draws actions, int32 `[*sample_shape, ...]`; the key is consumed."""
+    """Returns actions drawn, int32 `[*sample_shape, ...]`; the key is consumed."""
     return _draw(seed, self.logits, sample_shape)
 
   def sample_and_log_prob(self, *, seed: PRNGKey, sample_shape: tuple[int, ...] = ()) -> tuple[Array, Array]:
@@ -128,20 +128,20 @@ class Categorical:
     return action, self.log_prob(action)
 
   def sample_uniformly(self, *, seed: PRNGKey) -> Array:
-    """Draws from the legal actions with equal probability, int32 `[...]`."""
+    """Returns actions drawn from the legal ones with equal probability, int32 `[...]`."""
     return _draw(seed, jnp.where(self.mask, 0.0, -jnp.inf), ())
 
   def index(self, action: Array) -> Array:
-    """Returns where actions stand in `logits`: the actions themselves."""
+    """Returns where actions `[...]` stand in `logits`: the actions themselves."""
     return action
 
   def tree_flatten(self) -> tuple[tuple[Array, Array], None]:
-    """Returns the arrays, for JAX."""
+    """Returns the arrays, both `[..., A]`, for JAX."""
     return (self.mask, self._log_probs), None
 
   @classmethod
   def tree_unflatten(cls, aux: None, children: tuple[Any, Any]) -> Categorical:
-    """Rebuilds the distribution without checks: JAX also passes placeholders."""
+    """Returns the distribution rebuilt, without checks: JAX also passes placeholders."""
     del aux
     policy = object.__new__(cls)
     policy.mask, policy._log_probs = children
@@ -266,7 +266,7 @@ class FactoredCategorical:
     return jnp.stack([factor.mode() for factor in self.factors], axis=-1)
 
   def sample(self, *, seed: PRNGKey, sample_shape: tuple[int, ...] = ()) -> Array:
-    """Draws actions, int32 `[*sample_shape, ..., K]`; the key is consumed."""
+    """Returns actions drawn, int32 `[*sample_shape, ..., K]`; the key is consumed."""
     return self.sample_and_log_prob(seed=seed, sample_shape=sample_shape)[0]
 
   def sample_and_log_prob(self, *, seed: PRNGKey, sample_shape: tuple[int, ...] = ()) -> tuple[Array, Array]:
@@ -287,7 +287,7 @@ class FactoredCategorical:
     return jnp.stack(actions, axis=-1), jnp.sum(jnp.stack(log_probs), axis=0)
 
   def sample_uniformly(self, *, seed: PRNGKey) -> Array:
-    """Draws from the legal actions with equal probability, int32 `[..., K]`."""
+    """Returns actions drawn from the legal ones with equal probability, int32 `[..., K]`."""
     keys = jax.random.split(seed, len(self.factors))
     draws = [f.sample_uniformly(seed=key) for f, key in zip(self.factors, keys, strict=True)]
     return jnp.stack(draws, axis=-1)
@@ -298,7 +298,7 @@ class FactoredCategorical:
 
   @classmethod
   def tree_unflatten(cls, aux: None, children: tuple[Any]) -> FactoredCategorical:
-    """Rebuilds the distribution without checks: JAX also passes placeholders."""
+    """Returns the distribution rebuilt, without checks: JAX also passes placeholders."""
     del aux
     policy = object.__new__(cls)
     (policy.factors,) = children

@@ -96,12 +96,12 @@ class Hybrid:
     return x, log_prob
 
   def mode(self) -> dict[str, Array]:
-    """Returns the greedy action: the most probable legal branch, and tanh of its mean."""
+    """Returns the greedy action: the most probable legal branch `[...]`, and tanh of its mean `[..., D]`."""
     choice = self.categorical.mode()
     return {'discrete': choice, 'continuous': self._branch(choice).mode()}
 
   def sample_uniformly(self, *, seed: PRNGKey) -> dict[str, Array]:
-    """Draws an action uniformly from the legal branches and the box, whatever the policy."""
+    """Returns a branch `[...]` drawn uniformly from the legal ones, and an action `[..., D]` from the box."""
     discrete_key, continuous_key = jax.random.split(seed)
     choice = self.categorical.sample_uniformly(seed=discrete_key)
     return {'discrete': choice, 'continuous': self._branch(choice).sample_uniformly(seed=continuous_key)}
@@ -112,7 +112,7 @@ class Hybrid:
 
   @classmethod
   def tree_unflatten(cls, aux: None, children: tuple[Any, Any]) -> Hybrid:
-    """Rebuilds the distribution without checks: JAX also passes placeholders."""
+    """Returns the distribution rebuilt, without checks: JAX also passes placeholders."""
     del aux
     policy = object.__new__(cls)
     policy.categorical, policy.continuous = children

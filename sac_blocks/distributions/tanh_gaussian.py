@@ -83,11 +83,11 @@ class TanhGaussian:
     return jnp.tanh(u), jnp.sum(log_density - _tanh_log_det(u), axis=-1)
 
   def sample(self, *, seed: PRNGKey, sample_shape: tuple[int, ...] = ()) -> Array:
-    """Samples an action `[..., D]`; see `sample_and_log_prob`."""
+    """Returns an action sampled, `[*sample_shape, ..., D]`; see `sample_and_log_prob`."""
     return self.sample_and_log_prob(seed=seed, sample_shape=sample_shape)[0]
 
   def sample_uniformly(self, *, seed: PRNGKey) -> Array:
-    """Draws an action `[..., D]` uniformly from the box, whatever the policy; the key is consumed."""
+    """Returns an action `[..., D]` drawn uniformly from the box, whatever the policy; the key is consumed."""
     return jax.random.uniform(seed, self.loc.shape, self.loc.dtype, -1.0, 1.0)
 
   def log_prob(self, action: Array) -> Array:
@@ -122,7 +122,7 @@ class TanhGaussian:
     return jnp.tanh(self.loc)
 
   def entropy(self) -> Array:
-    """Computes the differential entropy `[...]` in nats, by quadrature.
+    """Returns the differential entropy `[...]` in nats, by quadrature.
 
     It is at most D log 2, the entropy of the uniform law. Training uses `-log_prob` of a sample instead,
     which comes for free; this is for looking at a policy.
@@ -135,12 +135,12 @@ class TanhGaussian:
     return jnp.sum(gaussian + jnp.sum(_tanh_log_det(u) * weights, axis=-1), axis=-1)
 
   def tree_flatten(self) -> tuple[tuple[Array, Array], None]:
-    """Makes the distribution a pytree of `loc` and `scale`."""
+    """Returns `loc` and `scale`, both `[..., D]`, for JAX."""
     return (self.loc, self.scale), None
 
   @classmethod
   def tree_unflatten(cls, aux_data: None, children: tuple[Array, Array]) -> TanhGaussian:
-    """Rebuilds without checks, since JAX passes placeholders through here."""
+    """Returns the distribution rebuilt, without checks: JAX also passes placeholders."""
     del aux_data
     distribution = object.__new__(cls)
     distribution.loc, distribution.scale = children

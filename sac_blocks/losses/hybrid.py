@@ -105,7 +105,7 @@ def hybrid_soft_q_target(
     logits_t: `[..., A]`, of the choice at the next state; minus infinity is illegal.
     log_prob_t: `[..., A]`, the log-probability of $x_k$ given the branch k, in nats.
     alpha_discrete: the choice's temperature, a scalar or `[...]`; 0 leaves its entropy out of the target.
-    alpha_continuous: that of the continuous action, likewise.
+    alpha_continuous: that of the continuous action, a scalar or `[...]`, likewise.
     mask_t: `[..., A]` bool or integer, nonzero where a branch is legal at the next state; None for all. It
       may be empty where `discount_t` is 0.
 
@@ -157,7 +157,7 @@ def hybrid_actor_loss(
     q: `[N, ..., A]`, values of the branches, each at its own $x_k$, under N critics; anything, NaN
       included, for illegal ones.
     alpha_discrete: the choice's temperature, a scalar or `[...]`.
-    alpha_continuous: that of the continuous action, likewise.
+    alpha_continuous: that of the continuous action, a scalar or `[...]`.
     mask: `[..., A]` bool or integer, nonzero where a branch is legal; None for all.
 
   Returns:

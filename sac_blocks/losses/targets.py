@@ -18,10 +18,10 @@ def polyak_update(online: PyTree, target: PyTree, tau: Array | float) -> PyTree:
   Args:
     online: tree of arrays, the parameters that are learned.
     target: tree of the same structure and shapes.
-    tau: the step size in [0, 1] per update; 1 copies.
+    tau: a scalar, the step size in [0, 1] per update; 1 copies.
 
   Returns:
-    The new target; each leaf keeps the target's dtype.
+    The new target, a tree of the same structure and shapes; each leaf keeps the target's dtype.
 
   Raises:
     ValueError: structures or shapes differ, or `tau` lies outside [0, 1].
@@ -46,7 +46,7 @@ def periodic_update(online: PyTree, target: PyTree, step: Array | int, period: i
     period: updates between copies, at least 1.
 
   Returns:
-    The new target; each leaf keeps the target's dtype.
+    The new target, a tree of the same structure and shapes; each leaf keeps the target's dtype.
 
   Raises:
     ValueError: structures or shapes differ, or `period` is below 1.

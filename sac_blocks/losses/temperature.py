@@ -65,10 +65,10 @@ def continuous_target_entropy(num_dimensions: int, scale: Array | float = 1.0) -
 
   Args:
     num_dimensions: D, the number of action dimensions, at least 1.
-    scale: nats below zero for each dimension.
+    scale: a scalar, nats below zero for each dimension.
 
   Returns:
-    The target entropy in nats, for actions in the canonical box [-1, 1].
+    The target entropy in nats, a scalar, for actions in the canonical box [-1, 1].
 
   Raises:
     ValueError: D is below 1.

@@ -43,7 +43,7 @@ def make_discrete_networks(
 
   Args:
     observation_spec: the spec of one observation: an array spec, or a dict of them.
-    num_actions: A, or the number of values of each factor.
+    num_actions: A, or `[K]`, the number of values of each factor.
     hidden_sizes: widths of the hidden layers of actor and critics.
     activation: their nonlinearity.
     layer_norm: whether each hidden layer is normalised before its nonlinearity.

@@ -42,6 +42,23 @@ def critic_objective(
     The mean over examples of `twin_critic_loss` towards `soft_q_target`, weighted by `batch.weights` if
     given. It reads the components `actor`, `critic`, `target_critic` and `log_alpha`, and reports `td_error`
     `[N, B]` and the scalar `q_mean`.
+
+  >>> import jax
+  >>> from sac_blocks.distributions import TanhGaussian
+  >>> from sac_blocks.types import Network
+  >>> networks = ActorCritic(
+  ...     actor=Network(None, lambda loc, obs: TanhGaussian(loc, jnp.ones_like(loc))),
+  ...     critic=Network(None, lambda q, obs, action: q),  # params that are the values themselves
+  ...     action_size=1)
+  >>> q = jnp.array([[5.0], [4.0]])
+  >>> params = {'actor': jnp.zeros((1, 1)), 'critic': q, 'target_critic': q, 'log_alpha': jnp.array(0.0)}
+  >>> batch = Transition(None, None, r_t=jnp.array([1.0]), discount_t=jnp.array([0.5]), obs_t=None)
+  >>> objective = critic_objective(networks, entropy_backup=False)
+  >>> loss, aux = objective.loss(params, batch, jax.random.key(0), {})
+  >>> loss, aux['td_error']  # towards 1 + 0.5 min(5, 4) = 3
+  (Array(2.5, dtype=float32), Array([[-2.], [-1.]], dtype=float32))
+
+  Reference: Haarnoja et al. 2018, eqs. 3 and 5, arXiv 1812.05905.
   """
 
   def loss(params: Components, batch: Transition, key: PRNGKey, info: Info) -> tuple[Array, dict[str, Array]]:
@@ -67,6 +84,21 @@ def actor_objective(networks: ActorCritic) -> Objective:
   Returns:
     The mean over examples of `soft_policy_loss`. It reads the components `actor`, `critic` and `log_alpha`,
     and reports `entropy` `[B]`, the estimate `-log_prob` per example, and its mean `policy_entropy`, in nats.
+
+  >>> import jax
+  >>> from sac_blocks.distributions import TanhGaussian
+  >>> from sac_blocks.types import Network
+  >>> networks = ActorCritic(
+  ...     actor=Network(None, lambda loc, obs: TanhGaussian(loc, jnp.ones_like(loc))),
+  ...     critic=Network(None, lambda q, obs, action: q),  # params that are the values themselves
+  ...     action_size=1)
+  >>> params = {'actor': jnp.zeros((1, 1)), 'critic': jnp.array([[5.0], [4.0]]), 'log_alpha': jnp.log(0.0)}
+  >>> batch = Transition(None, None, None, None, None)
+  >>> loss, aux = actor_objective(networks).loss(params, batch, jax.random.key(0), {})
+  >>> loss, aux['entropy'].shape  # the temperature is 0 here
+  (Array(-4., dtype=float32), (1,))
+
+  Reference: Haarnoja et al. 2018, eq. 7, arXiv 1812.05905.
   """
 
   def loss(params: Components, batch: Transition, key: PRNGKey, info: Info) -> tuple[Array, dict[str, Array]]:
@@ -88,13 +120,22 @@ def temperature_objective(
   """Binds the temperature loss to a target entropy.
 
   Args:
-    target_entropy: in nats; or a function of `info`, where it depends on the state or changes in training.
+    target_entropy: in nats, a scalar or `[B]`; or a function of `info`, where it depends on the state or
+      changes in training.
     parameterization: as in `temperature_loss`.
 
   Returns:
     The mean over examples of `temperature_loss`. It reads the component `log_alpha` and the `entropy` that
     the actor's block has put into `info`, so that the actor doesn't run again; it reports `alpha`, as it
     was before the step, and where the target is a function its mean, `target_entropy`.
+
+  >>> import jax
+  >>> params, info = {'log_alpha': jnp.float32(0.0)}, {'entropy': jnp.array([-1.5, -2.0])}
+  >>> loss = lambda params: temperature_objective(-1.0).loss(params, None, None, info)[0]
+  >>> jax.grad(loss)(params)  # descent raises the temperature while the entropy is too low
+  {'log_alpha': Array(-0.75, dtype=float32)}
+
+  Reference: Haarnoja et al. 2018, eq. 18, arXiv 1812.05905.
   """
 
   def loss(params: Components, batch: Transition, key: PRNGKey, info: Info) -> tuple[Array, dict[str, Array]]:

@@ -46,6 +46,24 @@ def discrete_critic_objective(
 
   Raises:
     ValueError: `over_critics` is unknown.
+
+  >>> from sac_blocks.distributions import Categorical
+  >>> from sac_blocks.types import Network
+  >>> networks = ActorCritic(
+  ...     actor=Network(None, lambda logits, obs: Categorical(logits)),
+  ...     critic=Network(None, lambda q, obs: q),  # params that are the values themselves
+  ...     action_size=2)
+  >>> q = jnp.array([[[1.0, 3.0]], [[2.0, 3.0]]])
+  >>> params = {'actor': jnp.zeros((1, 2)), 'critic': q, 'target_critic': q, 'log_alpha': jnp.array(0.0)}
+  >>> one = jnp.ones(1)
+  >>> batch = Transition(None, a_tm1=jnp.array([1]), r_t=one, discount_t=0.5 * one, obs_t=None)
+  >>> objective = discrete_critic_objective(networks, entropy_backup=False)
+  >>> loss, aux = objective.loss(params, batch, None, {})
+  >>> loss, aux['td_error']  # towards 1 + 0.5 (1 + 3) / 2 = 2
+  (Array(1., dtype=float32), Array([[-1.], [-1.]], dtype=float32))
+
+  Reference: Christodoulou 2019, eqs. 4 and 10, arXiv 1910.07207; mean over critics: the double average of
+  Zhou et al. 2022, arXiv 2209.10081.
   """
   reduce = ensembles.reduction(over_critics)
 
@@ -78,6 +96,22 @@ def discrete_actor_objective(
 
   Raises:
     ValueError: `over_critics` is unknown.
+
+  >>> from sac_blocks.distributions import Categorical
+  >>> from sac_blocks.types import Network
+  >>> networks = ActorCritic(
+  ...     actor=Network(None, lambda logits, obs: Categorical(logits)),
+  ...     critic=Network(None, lambda q, obs: q),  # params that are the values themselves
+  ...     action_size=2)
+  >>> q = jnp.array([[[1.0, 3.0]], [[2.0, 3.0]]])
+  >>> params = {'actor': jnp.zeros((1, 2)), 'critic': q, 'log_alpha': jnp.array(0.0)}
+  >>> batch = Transition(None, None, None, None, None)
+  >>> loss, aux = discrete_actor_objective(networks).loss(params, batch, None, {})
+  >>> loss, aux['policy_entropy']  # -(1 + 3) / 2 - log 2
+  (Array(-2.693147, dtype=float32), Array(0.693147, dtype=float32))
+
+  Reference: Christodoulou 2019, eq. 12, arXiv 1910.07207; mean over critics: the double average of Zhou
+  et al. 2022, arXiv 2209.10081.
   """
   reduce = ensembles.reduction(over_critics)
 

@@ -47,6 +47,26 @@ def hybrid_critic_objective(
 
   Raises:
     ValueError: `over_critics` is unknown.
+
+  >>> import jax
+  >>> from sac_blocks.distributions import Categorical, Hybrid, TanhGaussian
+  >>> from sac_blocks.types import Network
+  >>> gaussian = TanhGaussian(jnp.zeros((1, 2, 3)), jnp.ones((1, 2, 3)))
+  >>> networks = ActorCritic(
+  ...     actor=Network(None, lambda logits, obs: Hybrid(Categorical(logits), gaussian)),
+  ...     critic=Network(None, lambda q, obs, x: q),  # params that are the values themselves
+  ...     action_size=(2, 3))
+  >>> q = jnp.array([[[1.0, 3.0]], [[2.0, 3.0]]])
+  >>> log_alpha = {'discrete': jnp.array(0.0), 'continuous': jnp.array(0.0)}
+  >>> params = {'actor': jnp.zeros((1, 2)), 'critic': q, 'target_critic': q, 'log_alpha': log_alpha}
+  >>> a_tm1 = {'discrete': jnp.array([1]), 'continuous': jnp.zeros((1, 3))}
+  >>> batch = Transition(None, a_tm1, r_t=jnp.ones(1), discount_t=jnp.array([0.5]), obs_t=None)
+  >>> objective = hybrid_critic_objective(networks, entropy_backup=False)
+  >>> loss, aux = objective.loss(params, batch, jax.random.key(0), {})
+  >>> loss, aux['td_error']  # towards 1 + 0.5 (1 + 3) / 2 = 2
+  (Array(1., dtype=float32), Array([[-1.], [-1.]], dtype=float32))
+
+  Reference: Delalleau et al. 2019, arXiv 1912.11077; Haarnoja et al. 2018, eqs. 3 and 5, arXiv 1812.05905.
   """
   reduce = ensembles.reduction(over_critics)
 
@@ -86,6 +106,25 @@ def hybrid_actor_objective(
 
   Raises:
     ValueError: `over_critics` is unknown.
+
+  >>> import jax
+  >>> from sac_blocks.distributions import Categorical, Hybrid, TanhGaussian
+  >>> from sac_blocks.types import Network
+  >>> gaussian = TanhGaussian(jnp.zeros((1, 2, 3)), jnp.ones((1, 2, 3)))
+  >>> networks = ActorCritic(
+  ...     actor=Network(None, lambda logits, obs: Hybrid(Categorical(logits), gaussian)),
+  ...     critic=Network(None, lambda q, obs, x: q),  # params that are the values themselves
+  ...     action_size=(2, 3))
+  >>> q = jnp.array([[[1.0, 3.0]], [[2.0, 3.0]]])
+  >>> log_alpha = {'discrete': jnp.array(0.0), 'continuous': jnp.log(0.0)}
+  >>> params = {'actor': jnp.zeros((1, 2)), 'critic': q, 'log_alpha': log_alpha}
+  >>> batch = Transition(None, None, None, None, None)
+  >>> loss, aux = hybrid_actor_objective(networks).loss(params, batch, jax.random.key(0), {})
+  >>> loss, aux['continuous_entropy'].shape  # -(1 + 3) / 2 - log 2, as the second temperature is 0
+  (Array(-2.693147, dtype=float32), (1,))
+
+  Reference: Delalleau et al. 2019, arXiv 1912.11077; Christodoulou 2019, eq. 12, arXiv 1910.07207, and
+  Haarnoja et al. 2018, eq. 7, arXiv 1812.05905, for the two parts.
   """
   reduce = ensembles.reduction(over_critics)
 
@@ -117,9 +156,9 @@ def hybrid_temperature_objective(
   """Binds the temperature loss to the target entropies of the two parts of an action.
 
   Args:
-    target_discrete: of the choice, in nats; or a function of `info`, where it depends on the state or
-      changes in training.
-    target_continuous: of the continuous action, likewise.
+    target_discrete: of the choice, in nats, a scalar or `[B]`; or a function of `info`, where it depends on
+      the state or changes in training.
+    target_continuous: of the continuous action, a scalar or `[B]`, or a function, likewise.
     parameterization: as in `temperature_loss`.
 
   Returns:
@@ -127,6 +166,16 @@ def hybrid_temperature_objective(
     dict of `discrete` and `continuous`, and the `discrete_entropy` and `continuous_entropy` that the actor's
     block has put into `info`; it reports `alpha_discrete` and `alpha_continuous`, as they were before the
     step, and where a target is a function its mean, `target_entropy_discrete` or `target_entropy_continuous`.
+
+  >>> import jax
+  >>> params = {'log_alpha': {'discrete': jnp.float32(0.0), 'continuous': jnp.float32(0.0)}}
+  >>> info = {'discrete_entropy': jnp.array([0.5]), 'continuous_entropy': jnp.array([-3.0])}
+  >>> objective = hybrid_temperature_objective(target_discrete=0.25, target_continuous=-2.0)
+  >>> jax.grad(lambda params: objective.loss(params, None, None, info)[0])(params)
+  {'log_alpha': {'continuous': Array(-1., dtype=float32), 'discrete': Array(0.25, dtype=float32)}}
+
+  Reference: Delalleau et al. 2019, arXiv 1912.11077; Haarnoja et al. 2018, eq. 18, arXiv 1812.05905, for
+  each part.
   """
   targets = {'discrete': target_discrete, 'continuous': target_continuous}
 

@@ -37,8 +37,8 @@ def algorithm(
     networks: actor and critics.
     block: one update of the components `actor`, `critic`, `target_critic` and `log_alpha`, on a batch that
       is a `Transition`; usually a `chain`.
-    initial_alpha: the temperature at the start, positive, in units of reward per nat; a dict where the
-      parts of an action have one each.
+    initial_alpha: the temperature at the start, a positive scalar, in units of reward per nat; a dict of
+      scalars where the parts of an action have one each.
     normalize_observations: whether networks see observations normalised by running statistics of the
       batches, a further component `observation_statistics`; needs `networks.observation_spec`.
     updates_per_call: updates made by one call of `update`, as a compiled loop over a batch of that many
@@ -52,6 +52,15 @@ def algorithm(
 
   Raises:
     ValueError: an option is out of range.
+
+  >>> from sac_blocks.networks import make_networks
+  >>> networks = make_networks(jax.ShapeDtypeStruct((3,), 'float32'), action_size=1, hidden_sizes=(8,))
+  >>> targets_only = algorithm(networks, blocks.polyak_step('critic', 'target_critic', tau=0.005))
+  >>> state = jax.eval_shape(targets_only.init, jax.random.key(0))  # the shapes alone
+  >>> sorted(state.params)
+  ['actor', 'critic', 'log_alpha', 'target_critic']
+  >>> jax.eval_shape(targets_only.policy, state.params, jnp.zeros((5, 3)), state.key).shape
+  (5, 1)
   """
   jax.tree.map(lambda alpha: checks.in_range('initial_alpha', alpha, 0.0, open_low=True), initial_alpha)
   if normalize_observations:

@@ -25,7 +25,7 @@ def sac(
 
   Args:
     networks: actor and an ensemble of N critics, whose minimum is used.
-    target_entropy: in nats; None takes minus the number of action dimensions.
+    target_entropy: in nats, a scalar; None takes minus the number of action dimensions.
     entropy_backup: whether the critics' target counts the entropy of the next action.
     pointwise_loss: the critics' regression loss, for example `optax.huber_loss`.
     **options: of `soft_actor_critic`: optimisers, temperature, target critics, update periods, normalised
@@ -37,6 +37,18 @@ def sac(
 
   Raises:
     ValueError: an option is out of range.
+
+  >>> import jax
+  >>> from sac_blocks.networks import make_networks
+  >>> networks = make_networks(jax.ShapeDtypeStruct((3,), 'float32'), action_size=1, hidden_sizes=(8,))
+  >>> algorithm = sac(networks, target_entropy=-0.5, initial_alpha=0.1)
+  >>> state = jax.eval_shape(algorithm.init, jax.random.key(0))  # the shapes alone
+  >>> sorted(state.params)
+  ['actor', 'critic', 'log_alpha', 'target_critic']
+  >>> sac(networks, tau=2.0)
+  Traceback (most recent call last):
+  ...
+  ValueError: tau must lie in [0.0, 1.0], got 2.0.
 
   Reference: Haarnoja et al. 2018, algorithm 1, arXiv 1812.05905.
   """

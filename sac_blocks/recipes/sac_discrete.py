@@ -38,8 +38,8 @@ def sac_discrete(
   Args:
     networks: an actor that gives a `DiscreteDistribution`, and an ensemble of N critics of all actions.
     target_entropy_ratio: the target entropy as a part of the largest that each state allows, the log of its
-      number of legal actions; a number in [0, 1], or an optax schedule from the number of updates to one.
-    target_entropy: one for all states, in nats, instead of the ratio. A state with few legal actions may
+      number of legal actions; a scalar in [0, 1], or an optax schedule from the number of updates to one.
+    target_entropy: a scalar for all states, in nats, instead of the ratio. A state with few legal actions may
       not be able to reach it.
     over_critics: what stands for Q in targets and in the actor's loss: the minimum over the critics, for
       every action by itself, or their mean.
@@ -55,6 +55,19 @@ def sac_discrete(
 
   Raises:
     ValueError: an option is out of range, or the target entropy is one that no policy has.
+
+  >>> import jax
+  >>> from sac_blocks.networks import make_discrete_networks
+  >>> spec = jax.ShapeDtypeStruct((4,), 'float32')
+  >>> networks = make_discrete_networks(spec, num_actions=2, hidden_sizes=(8,))
+  >>> algorithm = sac_discrete(networks, target_entropy_ratio=optax.linear_schedule(0.9, 0.3, 1000))
+  >>> state = jax.eval_shape(algorithm.init, jax.random.key(0))  # the shapes alone
+  >>> jax.eval_shape(algorithm.policy, state.params, jax.numpy.zeros((5, 4)), state.key)
+  ShapeDtypeStruct(shape=(5,), dtype=int32...)
+  >>> sac_discrete(networks, target_entropy=-1.0)
+  Traceback (most recent call last):
+  ...
+  ValueError: target_entropy must lie in [0.0, 0.69...], got -1.0.
 
   Reference: Christodoulou 2019, algorithm 1, arXiv 1910.07207; mean over critics: the double average of
   Zhou et al. 2022, arXiv 2209.10081.

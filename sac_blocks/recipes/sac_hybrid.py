@@ -44,15 +44,16 @@ def sac_hybrid(
     networks: an actor that gives a `Hybrid`, an ensemble of N critics of all branches, and an `action_size`
       of (A, D).
     target_entropy_ratio: the choice's target entropy as a part of the largest that each state allows, the log
-      of its number of legal branches; a number in [0, 1], or an optax schedule from the number of updates to
+      of its number of legal branches; a scalar in [0, 1], or an optax schedule from the number of updates to
       one.
-    target_entropy_scale: that of the continuous action, in nats below zero for each of its D dimensions.
+    target_entropy_scale: that of the continuous action, a scalar, in nats below zero for each of its D
+      dimensions.
     over_critics: what stands for Q in targets and in the actor's loss: the minimum over the critics, for
       every branch by itself, or their mean.
     entropy_backup: whether the critics' target counts the entropies of the next policy.
     pointwise_loss: the critics' regression loss, for example `optax.huber_loss`.
     initial_alpha: the temperatures at the start, positive, in units of reward per nat: a dict of `discrete`
-      and `continuous`, or a number for both.
+      and `continuous`, or a scalar for both.
     **options: of `soft_actor_critic`: optimisers, fixed temperatures, target critics, update periods,
       normalised observations, updates per call, data parallelism.
 
@@ -63,6 +64,16 @@ def sac_hybrid(
 
   Raises:
     ValueError: an option is out of range, or a target entropy is one that no policy has.
+
+  >>> import jax
+  >>> from sac_blocks.networks import make_hybrid_networks
+  >>> spec = jax.ShapeDtypeStruct((4,), 'float32')
+  >>> networks = make_hybrid_networks(spec, num_actions=3, action_size=2, hidden_sizes=(8,))
+  >>> algorithm = sac_hybrid(networks)
+  >>> state = jax.eval_shape(algorithm.init, jax.random.key(0))  # the shapes alone
+  >>> action = jax.eval_shape(algorithm.policy, state.params, jnp.zeros((5, 4)), state.key)
+  >>> action['discrete'].shape, action['continuous'].shape
+  ((5,), (5, 2))
 
   Reference: Delalleau et al. 2019, arXiv 1912.11077; Haarnoja et al. 2018, algorithm 1, arXiv 1812.05905.
   """

@@ -49,10 +49,10 @@ def soft_actor_critic(
     actor_optimizer: that of the actor.
     temperature_optimizer: that of `log_alpha`; keep weight decay out of it.
     learn_temperature: False keeps alpha at `initial_alpha` and leaves `temperature` out.
-    initial_alpha: the temperature at the start, positive, in units of reward per nat; a dict where the
-      parts of an action have one each.
-    log_alpha_bounds: lowest and highest value of a learned `log_alpha`, or None for no bounds.
-    tau: step size of the target critics, in [0, 1]; 1 copies.
+    initial_alpha: the temperature at the start, a positive scalar, in units of reward per nat; a dict of
+      scalars where the parts of an action have one each.
+    log_alpha_bounds: lowest and highest value of a learned `log_alpha`, scalars, or None for no bounds.
+    tau: step size of the target critics, a scalar in [0, 1]; 1 copies.
     target_update_period: updates per step of the target critics; with tau = 1 a periodic hard copy.
     actor_update_period: critic updates per update of actor and temperature.
     normalize_observations: as in `algorithm`.
@@ -66,6 +66,18 @@ def soft_actor_critic(
 
   Raises:
     ValueError: an option is out of range.
+
+  >>> from sac_blocks.networks import make_networks
+  >>> from sac_blocks.objectives import actor_objective, critic_objective, temperature_objective
+  >>> networks = make_networks(jax.ShapeDtypeStruct((3,), 'float32'), action_size=1, hidden_sizes=(8,))
+  >>> algorithm = soft_actor_critic(
+  ...     networks,
+  ...     critic=critic_objective(networks, pointwise_loss=optax.huber_loss),
+  ...     actor=actor_objective(networks),
+  ...     temperature=temperature_objective(-1.0),
+  ...     actor_update_period=2)
+  >>> sorted(jax.eval_shape(algorithm.init, jax.random.key(0)).params)
+  ['actor', 'critic', 'log_alpha', 'target_critic']
 
   Reference: Haarnoja et al. 2018, algorithm 1, arXiv 1812.05905.
   """

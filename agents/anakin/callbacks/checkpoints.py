@@ -106,10 +106,13 @@ def restore(directory: str | os.PathLike[str], like_state: TrainState) -> TrainS
 
 
 def saved_steps(directory: str | os.PathLike[str]) -> int | None:
-  """Returns the environment steps of the newest checkpoint, None where there is none.
+  """Reads how far the newest checkpoint is.
 
   Args:
     directory: of `save_checkpoints`; it need not exist.
+
+  Returns:
+    Its environment steps, None where there is no checkpoint.
   """
   if not _absolute(directory).is_dir():
     return None

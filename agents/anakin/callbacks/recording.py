@@ -36,7 +36,12 @@ def record(directory: str | os.PathLike[str], names: Sequence[str] | None = None
 
 
 class Recording:
-  """The callback of `record`."""
+  """The callback of `record`.
+
+  Args:
+    directory: where it writes.
+    names: of the folders of several seeds, or None for the default ones.
+  """
 
   def __init__(self, directory: Path, names: Sequence[str] | None):
     self._directory = directory
