@@ -52,11 +52,15 @@ class Result(NamedTuple):
     state: after the last iteration.
     num_steps: environment steps at each evaluation, `[evaluations]`.
     episode_return: of each of their episodes, `[evaluations, (seeds,) episodes]`.
+    metrics: of training by name, `[reports, (seeds)]`: means since the report before.
+    metrics_num_steps: environment steps at the end of each, `[reports]`.
   """
 
   state: TrainState
   num_steps: np.ndarray
   episode_return: np.ndarray
+  metrics: Mapping[str, np.ndarray]
+  metrics_num_steps: np.ndarray
 
 
 def train(
@@ -103,7 +107,7 @@ def train(
       for all that there are. The state has the same shapes on any number of them.
 
   Returns:
-    The last state and all evaluations.
+    The last state, all evaluations, and the metrics of all reports.
 
   Raises:
     TypeError: the key is not a typed one, or there is a function without options, or the other way round.
@@ -146,6 +150,7 @@ def train(
 
   start = time.perf_counter()
   num_steps, returns = [], []
+  metrics_num_steps, history = [], []
 
   def report(state: TrainState, metrics: Mapping[str, Any], *, evaluated: bool) -> bool:
     steps, evaluation = int(np.ravel(state.num_steps)[0]), None
@@ -156,12 +161,16 @@ def train(
       evaluation = jax.tree.map(np.asarray, evaluation)
       num_steps.append(steps)
       returns.append(evaluation.episode_return)
+    metrics = jax.tree.map(np.asarray, dict(metrics))
+    if metrics:
+      metrics_num_steps.append(steps)
+      history.append(metrics)
     given = Report(
       steps,
       int(np.ravel(state.num_updates)[0]),
       time.perf_counter() - start,
       evaluation,
-      jax.tree.map(np.asarray, dict(metrics)),
+      metrics,
       state,
     )
     # All of them, also after one that ends training.
@@ -197,7 +206,8 @@ def train(
       stopped = report(state, metrics, evaluated=steps >= next_evaluation)
   # Training that goes on may be stopped again before the next evaluation.
   episodes = np.reshape(returns, (len(returns), *key.shape, static.num_eval_episodes))
-  return Result(state, np.asarray(num_steps), episodes)
+  metrics = jax.tree.map(lambda *rows: np.stack(rows), *history) if history else {}
+  return Result(state, np.asarray(num_steps), episodes, metrics, np.asarray(metrics_num_steps))
 
 
 def _next_multiple(number: int, of: int) -> int:
@@ -253,18 +263,24 @@ def _per_row(
 def _epoch(trainer: Trainer, state: TrainState, iterations: Any) -> tuple[TrainState, dict[str, jax.Array]]:
   """Makes a number of iterations, and averages their metrics."""
   per_episode = ('episode_return', 'episode_length')
+  # Of the state, so a mean of them means nothing.
+  counts = ('num_steps', 'num_updates')
 
   def weigh(metrics: Mapping[str, jax.Array]) -> dict[str, jax.Array]:
     weights = dict.fromkeys(per_episode, metrics['episodes'])
-    return {name: weights.get(name, 1) * value.astype(jnp.float32) for name, value in metrics.items()}
+    return {
+      name: weights.get(name, 1) * value.astype(jnp.float32)
+      for name, value in metrics.items()
+      if name not in counts
+    }
 
   def body(_: Any, carry: tuple[TrainState, dict[str, jax.Array]]) -> tuple[TrainState, dict[str, jax.Array]]:
     state, sums = carry
     state, metrics = trainer.iteration(state)
     return state, jax.tree.map(jnp.add, sums, weigh(metrics))
 
-  _, shapes = jax.eval_shape(trainer.iteration, state)
-  sums = {name: jnp.zeros((), jnp.float32) for name in shapes}
+  shapes = jax.eval_shape(lambda state: weigh(trainer.iteration(state)[1]), state)
+  sums = jax.tree.map(lambda _: jnp.zeros((), jnp.float32), shapes)
   state, sums = jax.lax.fori_loop(0, iterations, body, (state, sums))
   episodes = sums['episodes']
   means = {name: value / jnp.maximum(iterations, 1) for name, value in sums.items()}

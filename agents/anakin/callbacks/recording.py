@@ -15,7 +15,6 @@ from agents.records import metrics
 
 # Of training itself; all others are the algorithm's.
 _TRAINING = ('episodes', 'episode_return', 'episode_length')
-_COUNTS = ('num_steps', 'num_updates')
 
 
 def record(directory: str | os.PathLike[str], names: Sequence[str] | None = None) -> Recording:
@@ -106,4 +105,4 @@ def _of_episodes(training: Mapping[str, float]) -> dict[str, float]:
 
 
 def _of_algorithm(training: Mapping[str, float]) -> dict[str, float]:
-  return {name: value for name, value in training.items() if name not in (*_TRAINING, *_COUNTS)}
+  return {name: value for name, value in training.items() if name not in _TRAINING}

@@ -72,7 +72,7 @@ def make_algorithm(num_features=3):
 def make_report(num_steps, returns, *, seconds=1.0, **training):
   returns = np.asarray(returns, np.float32)
   if training:
-    training = {'episodes': 2.0, 'episode_length': 5.0, 'num_steps': 0.0, 'num_updates': 0.0, **training}
+    training = {'episodes': 2.0, 'episode_length': 5.0, **training}
   state = types.SimpleNamespace(num_steps=np.full(returns.shape[:-1], num_steps))
   return Report(
     num_steps,

@@ -158,9 +158,26 @@ def test_reports_between_evaluations_have_none(pendulum):
   environment, algorithm = pendulum
   reports = []
   config = AnakinConfig(**{**SMALL, 'num_steps': 168, 'eval_every': 100}, report_every=32)
-  train(environment, algorithm, config, jax.random.key(1), [lambda report: reports.append(report[:4])])
+  result = train(
+    environment, algorithm, config, jax.random.key(1), [lambda report: reports.append(report[:5])]
+  )
   assert [steps for steps, *_ in reports] == [0, 96, 104, 128, 160, 168]
-  assert [steps for steps, *_, evaluation in reports if evaluation is not None] == [0, 104, 168]
+  assert [steps for steps, *_, evaluation, _ in reports if evaluation is not None] == [0, 104, 168]
+  # Nothing has been learned at the first report.
+  assert reports[0][-1] == {}
+  assert result.metrics_num_steps.tolist() == [96, 104, 128, 160, 168]
+  for name in ('critic_loss', 'alpha', 'episodes'):
+    assert result.metrics[name].tolist() == [float(metrics[name]) for *_, metrics in reports[1:]]
+
+
+def test_a_result_has_the_metrics_of_each_seed(pendulum):
+  environment, algorithm = pendulum
+  config = AnakinConfig(**{**SMALL, 'num_steps': 168, 'eval_every': 100})
+  result = train(environment, algorithm, config, jax.random.split(jax.random.key(1), 2))
+  assert result.metrics_num_steps.tolist() == result.num_steps[1:].tolist() == [104, 168]
+  assert {values.shape for values in result.metrics.values()} == {(2, 2)}
+  # Counts belong to the state; a mean of them would mean nothing.
+  assert not {'num_steps', 'num_updates'} & set(result.metrics)
 
 
 def test_training_that_ends_with_its_warm_up_is_evaluated(pendulum):
@@ -169,6 +186,8 @@ def test_training_that_ends_with_its_warm_up_is_evaluated(pendulum):
   result = train(environment, algorithm, config, jax.random.key(1))
   assert result.num_steps.tolist() == [0, 64]
   assert result.episode_return.shape == (2, 3)
+  assert result.metrics == {}
+  assert result.metrics_num_steps.tolist() == []
 
 
 def test_only_the_first_episode_of_each_environment_is_evaluated():
