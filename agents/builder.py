@@ -19,6 +19,8 @@ from acme.utils import counting  # isort: skip
 
 from sac_blocks import Algorithm, Transition
 
+__all__ = ['BlocksBuilder']
+
 
 class BlocksBuilder(
   acme_compat.ActorLearnerBuilder[acme_compat.Networks, actor_core.ActorCore, reverb.ReplaySample],

@@ -251,18 +251,9 @@ def algorithm(row):
   )
 
 
-reports = []
-
-
-def keep(report):
-  """A callback: training calls it at every evaluation."""
-  if report.metrics:
-    reports.append((report.num_steps, report.metrics))
-
-
 options = {'ratio': jnp.repeat(jnp.array(RATIOS), NUM_SEEDS)}
 keys = jax.random.split(jax.random.key(0), len(RATIOS) * NUM_SEEDS)
-result = anakin.train(environment, algorithm, config, keys, [keep], options=options)
+result = anakin.train(environment, algorithm, config, keys, options=options)
 
 
 def by_ratio(values):
@@ -271,10 +262,9 @@ def by_ratio(values):
 
 
 greedy = by_ratio(result.episode_return.mean(axis=-1))  # [evaluations, ratios, seeds]
-metric_steps = np.array([steps for steps, _ in reports])
+metric_steps = result.metrics_num_steps
 acting, alphas, entropies = (
-  by_ratio(np.array([metrics[name] for _, metrics in reports]))
-  for name in ('episode_return', 'alpha', 'policy_entropy')
+  by_ratio(result.metrics[name]) for name in ('episode_return', 'alpha', 'policy_entropy')
 )
 
 print('ratio   greedy return    acting return   temperature   entropy / log 2')

@@ -1,13 +1,13 @@
 """Executes the notebooks and writes them with their outputs.
 
-    export UV_PROJECT_ENVIRONMENT=.venv-modern
-    uv run --python 3.13 python colabs/execute.py          # all
-    uv run --python 3.13 python colabs/execute.py 01 03    # some of them
-    uv run --python 3.13 python colabs/execute.py --check  # writes nothing
+    uv run python colabs/execute.py          # all
+    uv run python colabs/execute.py 01 03    # some of them
+    uv run python colabs/execute.py --check  # writes nothing
 
 The sources are the scripts beside this one, `NN_name.py` in jupytext's percent format; each becomes
 `NN_name.ipynb`. The entry `stack` of a script's header says where it runs: `acme` where Acme is
-installed, `modern` where it isn't. The others are skipped.
+installed, `modern` where it isn't. Those of the other stack than this interpreter's run in that
+stack's own environment, which `uv` makes if need be.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import importlib.util
 import json
 import os
 import pathlib
+import subprocess
 import sys
 import tempfile
 import time
@@ -33,6 +34,8 @@ FOLDER = pathlib.Path(__file__).resolve().parent
 CHECK_BUDGET = 0.02
 # What notebook viewers need, and nothing of the machine.
 KERNELSPEC = {'display_name': 'Python 3', 'language': 'python', 'name': 'python3'}
+# What `uv` needs for each stack: its environment, and its Python.
+_STACKS = {'acme': ('.venv', '3.10'), 'modern': ('.venv-modern', '3.13')}
 # Set for tests, and no business of a notebook: the backend would hide its plots.
 _UNWANTED_VARIABLES = ('MPLBACKEND', 'XLA_FLAGS', 'COLAB_BUDGET')
 
@@ -154,6 +157,25 @@ def outputs(notebook: nbformat.NotebookNode) -> Iterator[Mapping[str, str]]:
         yield output.data
 
 
+def execute_elsewhere(names: Sequence[str], options: Sequence[str], stack: str) -> None:
+  """Runs this script in the environment of another stack.
+
+  Raises:
+    subprocess.CalledProcessError: it failed there.
+  """
+  folder, python = _STACKS[stack]
+  # Of this environment, of which `uv` would warn.
+  environment = {k: v for k, v in os.environ.items() if k != 'VIRTUAL_ENV'}
+  # Under `uv run` the variable UV names the program.
+  command = [os.environ.get('UV', 'uv'), 'run', '--python', python, 'python', __file__]
+  subprocess.run(
+    [*command, *names, *options, f'--stack={stack}'],
+    env={**environment, 'UV_PROJECT_ENVIRONMENT': folder},
+    cwd=FOLDER.parent,
+    check=True,
+  )
+
+
 def main() -> None:
   parser = argparse.ArgumentParser(
     description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -161,12 +183,18 @@ def main() -> None:
   parser.add_argument('names', nargs='*', help='how the names of notebooks start; all by default')
   parser.add_argument('--budget', type=float, help='scales lengths; 1 by default, 0.02 for --check')
   parser.add_argument('--check', action='store_true', help='execute, but leave the files')
+  parser.add_argument('--stack', choices=list(_STACKS), help='only those of this stack, and here')
   arguments = parser.parse_args()
   budget = arguments.budget or (CHECK_BUDGET if arguments.check else 1.0)
+  if arguments.stack not in (None, this_stack()):
+    parser.error(
+      f'--stack={arguments.stack}, but this Python {sys.version.split()[0]} is of another'
+    )
+  elsewhere = []
   for script in sources(arguments.names):
     notebook = read(script)
     if stack(notebook) != this_stack():
-      print(f'{script.stem}: skipped, it runs on the {stack(notebook)} stack')
+      elsewhere.append(script.stem)
       continue
     start = time.perf_counter()
     execute(notebook, budget)
@@ -174,6 +202,9 @@ def main() -> None:
     print(f'{script.stem}: {time.perf_counter() - start:.0f} s', flush=True)
     if not arguments.check:
       nbformat.write(notebook, script.with_suffix('.ipynb'))
+  if elsewhere and arguments.stack is None:
+    options = [f'--budget={budget}', *(['--check'] if arguments.check else [])]
+    execute_elsewhere(elsewhere, options, 'modern' if this_stack() == 'acme' else 'acme')
 
 
 if __name__ == '__main__':

@@ -7,6 +7,8 @@ import importlib
 import importlib.util
 import pathlib
 import re
+import subprocess
+import sys
 import types
 from collections.abc import Iterator
 
@@ -48,6 +50,27 @@ def test_names_select_notebooks():
     execute.sources(['99'])
 
 
+def test_notebooks_of_the_other_stack_are_executed_there(monkeypatch):
+  others = [s.stem for s in SCRIPTS if execute.stack(execute.read(s)) != execute.this_stack()]
+  calls = []
+  monkeypatch.setattr(subprocess, 'run', lambda command, **options: calls.append((command, options)))
+  monkeypatch.setattr(sys, 'argv', ['execute.py', '--check', *others])
+  execute.main()
+  ((command, options),) = calls
+  other, python = {'acme': ('modern', '3.13'), 'modern': ('acme', '3.10')}[execute.this_stack()]
+  assert command[1:4] == ['run', '--python', python]
+  assert command[-len(others) - 3 :] == [*others, '--budget=0.02', '--check', f'--stack={other}']
+  assert options['env']['UV_PROJECT_ENVIRONMENT'] == {'acme': '.venv', 'modern': '.venv-modern'}[other]
+
+
+def test_the_other_stack_is_refused_here(monkeypatch, capsys):
+  other = {'acme': 'modern', 'modern': 'acme'}[execute.this_stack()]
+  monkeypatch.setattr(sys, 'argv', ['execute.py', f'--stack={other}'])
+  with pytest.raises(SystemExit):
+    execute.main()
+  assert f'--stack={other}, but this Python' in capsys.readouterr().err
+
+
 def test_a_notebook_without_a_stack_is_refused():
   with pytest.raises(ValueError, match='entry stack'):
     execute.stack(nbformat.v4.new_notebook())
@@ -69,7 +92,9 @@ def test_it_begins_with_aims_and_an_install_cell(script: pathlib.Path):
   assert title.startswith('# ')
   assert 3 <= len(re.findall(r'^- ', title, re.MULTILINE)) <= 5, 'three to five aims'
   assert install.startswith('try:\n  import sac_blocks\nexcept ImportError:')
-  assert re.search(r'^  %pip install -q .*sac-blocks\[.*git\+', install, re.MULTILINE)
+  # Plain pip cannot install the extra `acme`.
+  assert re.search(r'^  (%pip|!uv pip) install -q .*sac-blocks\[.*git\+', install, re.MULTILINE)
+  assert ('!uv pip' in install) == (execute.stack(execute.read(script)) == 'acme')
   assert 'BUDGET = float(os.environ.get(' in '\n'.join(c.source for c in code_cells(notebook))
 
 

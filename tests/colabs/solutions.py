@@ -66,4 +66,105 @@ answer = recipes.sac_discrete(
 )
 """,
   ),
+  '04_swap_a_block': (
+    """
+answer = recipes.algorithm(
+  networks,
+  blocks.chain(critic_step, blocks.every(3, actor_step), target_step),
+  initial_alpha=0.1,
+)
+""",
+    """
+answer = recipes.algorithm(
+  networks, blocks.chain(target_step, critic_step, actor_step, temperature_step)
+)
+""",
+    """
+def answer(low, high):
+  def init(params):
+    return ()
+
+  def update(params, state, batch, key, info):
+    log_alpha = jnp.clip(params['log_alpha'], jnp.log(low), jnp.log(high))
+    return {**params, 'log_alpha': log_alpha}, state, info
+
+  return blocks.Block(init, update)
+""",
+  ),
+  '05_on_device': (
+    """
+def answer(environment):
+  def step(state, action, key):
+    state, timestep = environment.step(state, action, key)
+    reward = (timestep.observation[0] > 0.95).astype(jnp.float32)
+    return state, timestep._replace(reward=reward)
+
+  return environment._replace(step=step)
+""",
+    """
+def answer(row):
+  return dataclasses.replace(config, discount=row['discount'])
+""",
+    """
+def answer(x, y):
+  difference = x[:, None] - y
+  return np.mean((difference > 0) + 0.5 * (difference == 0))
+""",
+  ),
+  '06_acme_run_experiment': (
+    """
+answer = 4 * 256 / 16
+""",
+    """
+answer = sac.SACConfig(n_step=3)
+""",
+    """
+class DelayedActorBuilder(BlocksBuilder):
+  def __init__(self, config, period):
+    super().__init__(config)
+    self._period = period
+
+  def make_algorithm(self, networks):
+    config = self._config
+
+    def step(component, objective, learning_rate):
+      return blocks.gradient_step(component, objective, optax.adam(learning_rate))
+
+    delayed = blocks.chain(
+      step('actor', objectives.actor_objective(networks), config.actor_learning_rate),
+      step('log_alpha', objectives.temperature_objective(-1.0), config.temperature_learning_rate),
+    )
+    return recipes.algorithm(
+      networks,
+      blocks.chain(
+        step('critic', objectives.critic_objective(networks), config.critic_learning_rate),
+        blocks.every(self._period, delayed),
+        blocks.polyak_step('critic', 'target_critic', tau=config.tau),
+      ),
+    )
+
+
+answer = DelayedActorBuilder
+""",
+  ),
+  '07_your_own_agent': (
+    """
+def answer(r, discount, q_t, log_prob_t, alpha):
+  rewards = r[0] + discount[0] * (r[1] + discount[1] * r[2])
+  return sb.soft_q_target(rewards, jnp.prod(discount, axis=0), q_t, log_prob_t, alpha)
+""",
+    """
+def answer(r_t, discount_t, q_t, log_prob_t, alpha, key):
+  pair = jax.random.choice(key, len(q_t), (2,), replace=False)
+  return sb.soft_q_target(r_t, discount_t, q_t[pair], log_prob_t, alpha)
+""",
+    """
+def answer(loc, scale, key):
+  z = jax.random.logistic(key, loc.shape)
+  u = loc + scale * z
+  log_density = -z - 2.0 * jax.nn.softplus(-z) - jnp.log(scale)
+  log_det = 2.0 * (jnp.log(2.0) - u - jax.nn.softplus(-2.0 * u))
+  return jnp.tanh(u), jnp.sum(log_density - log_det, axis=-1)
+""",
+  ),
 }
