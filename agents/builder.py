@@ -7,12 +7,12 @@ from collections.abc import Iterator
 from typing import Any, Generic
 
 import jax
-import reverb
 
 from agents import acme_compat, actors, data_parallel, replay
 from agents.config import ReplayConfig, check_divisible
 from agents.learner import BlocksLearner
 
+import reverb  # isort: skip
 from acme import adders, core, specs, types  # isort: skip
 from acme.agents.jax import actor_core  # isort: skip
 from acme.utils import counting  # isort: skip

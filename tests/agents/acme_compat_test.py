@@ -33,12 +33,19 @@ def _run_python(code: str) -> subprocess.CompletedProcess[str]:
   return subprocess.run([sys.executable, '-c', textwrap.dedent(code)], capture_output=True, text=True)
 
 
-@pytest.mark.parametrize('missing', ['acme', pytest.param('reverb', marks=needs_acme)])
-def test_names_the_install_command_where_a_module_is_missing(missing):
+@pytest.mark.parametrize(
+  ('missing', 'statement'),
+  [
+    ('acme', 'from agents import acme_compat'),
+    ('acme', 'from agents.sac import SACBuilder'),
+    pytest.param('reverb', 'from agents import acme_compat', marks=needs_acme),
+  ],
+)
+def test_names_the_install_command_where_a_module_is_missing(missing, statement):
   result = _run_python(f"""
     import sys
     sys.modules[{missing!r}] = None
-    from agents import acme_compat
+    {statement}
   """)
   last_line = result.stderr.strip().splitlines()[-1]
   assert last_line == (
