@@ -37,6 +37,11 @@ class BlocksBuilder(
   def __init__(self, config: ReplayConfig):
     self._config = config
 
+  @property
+  def config(self) -> Any:
+    """What the builder was made with, for `make_algorithm` to read its options."""
+    return self._config
+
   @abc.abstractmethod
   def make_algorithm(self, networks: acme_compat.Networks) -> Algorithm:
     """Makes the algorithm for given networks; one update call takes one sample of the dataset.

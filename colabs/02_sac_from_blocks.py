@@ -148,11 +148,12 @@ print(f'log_prob of the stored action: {pi.log_prob(action):.1f}, finite')
 #
 # ## The critic's loss
 #
-# Two critics are fitted to one target. In the names `_tm1` is the time before the step and `_t` the
-# time after it; the critics are the first axis, and all else is `[B]`:
+# Two critics are fitted to one target, made with slower copies $\bar q_i$ of them, the target
+# critics. In the names `_tm1` is the time before the step and `_t` the time after it; the critics
+# are the first axis, and all else is `[B]`:
 #
-# $$y = \mathrm{sg}\big(r_t + \gamma_t (\min_i q_i(s_t, a_t) - \alpha \log \pi(a_t))\big), \qquad
-#   L = \sum_i \tfrac{1}{2} (q_i - y)^2 .$$
+# $$y = \mathrm{sg}\big(r_t + \gamma_t (\min_i \bar q_i(s_t, a_t) - \alpha \log \pi(a_t))\big),
+#   \qquad L = \sum_i \tfrac{1}{2} (q_i(s_{t-1}, a_{t-1}) - y)^2 .$$
 
 # %%
 r_t = jnp.array([1.0, 0.0, -1.0])

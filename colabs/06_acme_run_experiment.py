@@ -25,8 +25,8 @@
 # - how to put an algorithm of your own into Acme with the one method `make_algorithm`;
 # - what the nodes of a Launchpad program are, who talks to whom, and how the program ends.
 #
-# **This notebook needs Python 3.10** on Linux (x86-64), since there are no newer wheels of
-# Launchpad. Colab's own Python is newer, so its kernel cannot run this one. In a terminal on a
+# **This notebook needs Python 3.10** on Linux (x86-64), since Launchpad has no wheels for
+# newer Pythons. Colab's own Python is newer, so its kernel cannot run this one. In a terminal on a
 # machine of that kind:
 #
 # ```bash
@@ -51,11 +51,11 @@ except ImportError:
       'notebook as the text above says.'
     ) from None
   URL = 'https://github.com/sac-blocks/sac_blocks'
-  # %env UV_PYTHON={sys.executable}
   # dm-acme asks for another Launchpad than the one that works. To leave that out takes uv.
   # !echo "dm-launchpad ; sys_platform == 'never'" > override.txt
   # %pip install -q uv
-  # !uv pip install -q --overrides override.txt "sac-blocks[acme,envs,notebooks] @ git+{URL}"
+  UV = f'{sys.executable} -m uv pip install -q --python {sys.executable} --overrides override.txt'
+  # !{UV} "sac-blocks[acme,envs,notebooks] @ git+{URL}"
 
 # %%
 import collections
@@ -68,7 +68,8 @@ import signal
 import time
 
 os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '2')
-# Compiled libraries tell of all that they do on the file descriptor; Python's own messages stay.
+# Compiled libraries tell of all that they do on the file descriptor; Python's own messages stay. If
+# the kernel dies, leave this line out, to read why.
 os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
 # Gym, which Acme imports, asks its users to move to Gymnasium.
 with contextlib.redirect_stderr(io.StringIO()):
@@ -76,7 +77,9 @@ with contextlib.redirect_stderr(io.StringIO()):
   from agents.builder import BlocksBuilder
 
 import acme
+import chex
 import jax
+import jax.numpy as jnp
 import launchpad as lp
 import matplotlib.pyplot as plt
 import numpy as np
@@ -163,7 +166,7 @@ batches.close()
 server.stop()
 
 # %% [markdown]
-# Wherever a transition came from, its discount holds $\gamma$ already: the adder multiplies it in.
+# The discount of a stored transition holds $\gamma$ already: the adder multiplies it in.
 
 # %%
 print('discounts in the batch:', np.unique(batch.discount))
@@ -178,7 +181,7 @@ print('discounts in the batch:', np.unique(batch.discount))
 #   evaluator. Ours keep the rows in a list.
 # - `checkpointing` says where and how often to save. None saves nothing; the default writes to
 #   `~/acme`.
-# - `seed`.
+# - `seed`, of networks, noise and environments. Replay samples without one, so two runs differ.
 #
 # In replay two numbers decide how much is learned from each step. Per transition inserted,
 # `samples_per_insert` are sampled, and one update takes `batch_size` of them. So
@@ -224,7 +227,11 @@ class Log:
     return Logger()
 
   def column(self, label, name):
-    return np.array([float(row.get(name, 0.0)) for row in self.rows[label]])
+    return np.array([float(row[name]) for row in self.rows[label]])
+
+  def counts(self, label, name):
+    """Returns a column of counts; nothing is logged of a part that has not begun."""
+    return np.array([int(row.get(name, 0)) for row in self.rows[label]])
 
 
 def make_experiment(builder, log, num_steps=NUM_STEPS):
@@ -252,7 +259,7 @@ def run(builder):
 
 def evaluations(log):
   """Returns steps [E] and returns [E, episodes]."""
-  steps = log.column('evaluator', 'actor_steps').reshape(-1, NUM_EPISODES)
+  steps = log.counts('evaluator', 'actor_steps').reshape(-1, NUM_EPISODES)
   return steps[:, 0], log.column('evaluator', 'episode_return').reshape(-1, NUM_EPISODES)
 
 
@@ -279,7 +286,7 @@ def draw(logs):
     left.fill_between(
       steps, returns.min(axis=1), returns.max(axis=1), color=line.get_color(), alpha=0.15
     )
-    x = WARM_UP + log.column('learner', 'learner_steps')
+    x = log.counts('learner', 'learner_steps')
     entropy = log.column('learner', 'policy_entropy')
     window = max(1, len(x) // 50)
     smooth = np.convolve(entropy, np.ones(window) / window, 'valid')
@@ -292,8 +299,8 @@ def draw(logs):
   middle.axhline(-1.0, color='k', linewidth=1, linestyle=':')
   middle.set(title=r'Entropy; dotted its target $\bar H$', ylabel='nats')
   right.set(title=r'Temperature $\alpha$', ylim=(0, None))
-  for axis in (left, middle, right):
-    axis.set(xlabel='environment steps', xlim=(0, None))
+  for axis, counted in ((left, 'environment steps'), (middle, 'updates'), (right, 'updates')):
+    axis.set(xlabel=counted, xlim=(0, None))
   if len(logs) > 1:
     left.legend(title='temperature', fontsize=8, loc='lower right')
   figure.tight_layout()
@@ -314,8 +321,9 @@ draw(logs)
 
 # %%
 log = logs['learned']
-inserted, learned = log.column('actor', 'actor_steps'), log.column('actor', 'learner_steps')
+inserted, learned = log.counts('actor', 'actor_steps'), log.counts('actor', 'learner_steps')
 expected = np.maximum(0, inserted - WARM_UP)
+# Of transitions, as one is for one update here.
 tolerance = CONFIG.samples_per_insert_tolerance_rate * CONFIG.min_replay_size
 
 figure, (left, right) = plt.subplots(1, 2, figsize=(9, 3.2))
@@ -349,7 +357,7 @@ class FixedTemperatureBuilder(BlocksBuilder):
     self._alpha = alpha
 
   def make_algorithm(self, networks):
-    config = self._config
+    config = self.config
     critic = objectives.critic_objective(networks)
     actor = objectives.actor_objective(networks)
     step = blocks.chain(
@@ -377,8 +385,7 @@ for name, log in logs.items():
 # ## The same experiment as a Launchpad program
 #
 # `make_distributed_experiment` takes the same `ExperimentConfig` and makes a program of nodes.
-# Nothing runs yet: a node is an object to make later, and the handles of those that it talks to. So
-# a program can tell who talks to whom.
+# Nothing runs yet: a node holds what is to be made later, and handles to the nodes that it calls.
 
 # %%
 NUM_ACTORS = 2
@@ -392,24 +399,8 @@ program = experiments.make_distributed_experiment(
 )
 
 
-def links(program):
-  """Yields the labels of a node and of one that it calls."""
-  owners = {
-    address: label
-    for label, nodes in program.groups.items()
-    for node in nodes
-    for address in node.addresses
-  }
-  for label, nodes in program.groups.items():
-    for node in nodes:
-      for handle in node.input_handles:
-        yield label, owners[handle._address]
-
-
-calls = sorted(set(links(program)))
 for label, nodes in program.groups.items():
-  called = [target for source, target in calls if source == label]
-  print(f'{len(nodes)} {label:9} calls {", ".join(called) or "nobody"}')
+  print(f'{len(nodes)} {label}')
 
 # %%
 PLACES = {
@@ -419,12 +410,18 @@ PLACES = {
   'actor': (3.5, 0),
   'evaluator': (9, 0),
 }
-MEANINGS = {
+CALLS = {
   ('actor', 'replay'): 'inserts\ntransitions',
   ('learner', 'replay'): 'samples batches',
   ('actor', 'learner'): 'fetches params',
   ('evaluator', 'learner'): 'fetches\nparams',
+  # For the counts.
+  ('actor', 'counter'): '',
+  ('evaluator', 'counter'): '',
+  ('learner', 'counter'): '',
+  ('replay', 'counter'): '',
 }
+assert set(PLACES) == set(program.groups)
 figure, axes = plt.subplots(figsize=(7.5, 3.8))
 boxes = {}
 for label, place in PLACES.items():
@@ -433,8 +430,7 @@ for label, place in PLACES.items():
   style = {'boxstyle': 'round,pad=0.5', 'facecolor': 'azure'}
   text = axes.text(*place, name, ha='center', va='center', bbox=style)
   boxes[label] = text.get_bbox_patch()
-for source, target in calls:
-  meaning = MEANINGS.get((source, target))
+for (source, target), meaning in CALLS.items():
   axes.annotate(
     '',
     PLACES[target],
@@ -448,7 +444,7 @@ for source, target in calls:
   )
   middle = np.mean([PLACES[source], PLACES[target]], axis=0)
   box = {'facecolor': 'w', 'edgecolor': 'none', 'pad': 1}
-  axes.text(*middle, meaning or '', ha='center', va='center', fontsize=8, bbox=box)
+  axes.text(*middle, meaning, ha='center', va='center', fontsize=8, bbox=box)
 axes.set(xlim=(0, 10), ylim=(-0.6, 4.6), title='Who calls whom (grey: for the counts)')
 axes.axis('off')
 figure.tight_layout()
@@ -491,7 +487,8 @@ for i in range(NUM_ACTORS):
   print(f'actor {i}: {len(rows)} episodes, {sum(row["episode_length"] for row in rows)} steps')
 last = program_log.rows['evaluator'][-1]
 print(f'in all: {last["actor_steps"]} steps, {last["learner_steps"]} updates')
-print(f'samples per insert: {program_log.column("replay", "samples_per_insert")[-1]:.1f}')
+rate = program_log.column('replay', 'samples_per_insert')[-1]
+print(f'samples per insert: {rate:.1f} of {CONFIG.samples_per_insert:.0f}')
 
 # %%
 figure, (left, right) = plt.subplots(1, 2, figsize=(10, 3.4))
@@ -515,12 +512,12 @@ for i in range(NUM_ACTORS):
   )
 left.plot(
   program_log.column('learner', 'time') - launched,
-  program_log.column('learner', 'learner_steps'),
+  program_log.counts('learner', 'learner_steps'),
   'k',
   label='updates of the learner',
 )
 right.plot(
-  program_log.column('evaluator', 'actor_steps'),
+  program_log.counts('evaluator', 'actor_steps'),
   program_log.column('evaluator', 'episode_return'),
   'kx',
   markersize=4,
@@ -623,7 +620,7 @@ def test_stored_discount(answer):
   adder = builder.make_adder(client, environment_spec, policy)
   adder.add_first(environment.reset())
   timestep = environment.step([0.0])
-  while not timestep.last():
+  while not timestep.last():  # At the end of an episode windows are shorter.
     adder.add(np.zeros(1, np.float32), timestep)
     timestep = environment.step([0.0])
   adder.reset()
@@ -657,11 +654,21 @@ def test_delayed_actor(answer):
     batch = sb.Transition(obs_tm1, np.zeros((8, 1), np.float32), np.ones(8), np.ones(8), obs_t)
     before = state
     state, _ = update(state, jax.tree.map(np.float32, batch))
+    moves = jax.tree.map(lambda new, old: new - old, state.params, before.params)
+    furthest = {name: max(jnp.abs(x).max() for x in jax.tree.leaves(moves[name])) for name in moves}
     for component in ('actor', 'log_alpha', 'critic', 'target_critic'):
-      old, new = (jax.tree.leaves(s.params[component]) for s in (before, state))
-      changed = any(np.any(x != y) for x, y in zip(old, new, strict=True))
       expected = i in (1, 4, 7) or 'critic' in component
-      assert changed == expected, f'update {i} changes {component}: {changed}'
+      assert (furthest[component] > 1e-7) == expected, f'update {i}, {component}: {not expected}'
+    if i == 1:
+      # The first step of Adam is the learning rate, in each weight with a slope.
+      rates = {'actor': CONFIG.actor_learning_rate, 'critic': CONFIG.critic_learning_rate}
+      for component, rate in rates.items():
+        np.testing.assert_allclose(furthest[component], rate, rtol=0.01, err_msg=component)
+      # The entropy is above -1 at first, so the temperature falls.
+      rate = CONFIG.temperature_learning_rate
+      np.testing.assert_allclose(moves['log_alpha'], -rate, rtol=0.01, err_msg='temperature')
+      expected = jax.tree.map(lambda x: CONFIG.tau * x, moves['critic'])
+      chex.assert_trees_all_close(moves['target_critic'], expected, atol=1e-6)
 
 
 check(answer, test_delayed_actor)

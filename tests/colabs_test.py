@@ -9,18 +9,20 @@ import pathlib
 import re
 import subprocess
 import sys
+import textwrap
 import types
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import nbformat
 import pytest
 
 from colabs import execute
-from tests.colabs.solutions import SOLUTIONS
+from tests.colabs.solutions import MISTAKES, SOLUTIONS
 
 SCRIPTS = execute.sources()
 BUDGET = 0.02
 NOT_ANSWERED = 'not answered yet'
+ACCEPTED = 'a wrong answer is accepted:'
 PLACEHOLDER = re.compile(r'^(answer\w* = None|def answer\w*\(.*\): \.\.\.)$', re.MULTILINE)
 
 notebooks = pytest.mark.parametrize('script', SCRIPTS, ids=[s.stem for s in SCRIPTS])
@@ -93,8 +95,8 @@ def test_it_begins_with_aims_and_an_install_cell(script: pathlib.Path):
   assert 3 <= len(re.findall(r'^- ', title, re.MULTILINE)) <= 5, 'three to five aims'
   assert install.startswith('try:\n  import sac_blocks\nexcept ImportError:')
   # Plain pip cannot install the extra `acme`.
-  assert re.search(r'^  (%pip|!uv pip) install -q .*sac-blocks\[.*git\+', install, re.MULTILINE)
-  assert ('!uv pip' in install) == (execute.stack(execute.read(script)) == 'acme')
+  assert re.search(r'^  (%pip install -q|!\{UV\}) .*sac-blocks\[.*git\+', install, re.MULTILINE)
+  assert ('-m uv pip install' in install) == (execute.stack(execute.read(script)) == 'acme')
   assert 'BUDGET = float(os.environ.get(' in '\n'.join(c.source for c in code_cells(notebook))
 
 
@@ -224,16 +226,34 @@ def test_private_names_are_found(source: str):
   assert list(foreign_names(source))
 
 
+def with_mistakes(solution: str, mistakes: Iterable[tuple[str, str]], check_cell: str) -> str:
+  """Returns code that tries wrong answers, each of which the check has to notice, and then the right one."""
+  check = check_cell[check_cell.rindex('\ncheck(') :].strip()
+  code = []
+  for old, new in mistakes:
+    assert solution.count(old) == 1, f'{old!r} does not stand once in {solution}'
+    tried = f'try:\n{textwrap.indent(check, "  ")}\nexcept AssertionError:\n  pass\n'
+    code.append(f'{solution.replace(old, new)}\n{tried}else:\n  print({ACCEPTED!r}, {new!r})')
+  return '\n'.join([*code, solution])
+
+
 @pytest.mark.slow
 @notebooks
 def test_it_runs_with_the_exercises_solved(script: pathlib.Path):
   notebook = execute.read(script)
   if execute.stack(notebook) != execute.this_stack():
     pytest.skip(f'runs on the {execute.stack(notebook)} stack')
-  answers = [c for c in code_cells(notebook) if PLACEHOLDER.search(c.source)]
-  for cell, solution in zip(answers, SOLUTIONS[script.stem], strict=True):
-    cell.source = solution.strip()
+  answers = [
+    i for i, cell in enumerate(notebook.cells) if cell.cell_type == 'code' and PLACEHOLDER.search(cell.source)
+  ]
+  solved = list(zip(answers, SOLUTIONS[script.stem], MISTAKES[script.stem], strict=True))
+  for i, solution, mistakes in reversed(solved):
+    assert mistakes
+    notebook.cells[i].source = solution.strip()
+    code = with_mistakes(solution.strip(), mistakes, notebook.cells[i + 1].source)
+    notebook.cells.insert(i + 2, nbformat.v4.new_code_cell(code, id=f'mistakes-{i}'))
   execute.execute(notebook, BUDGET)
   text = text_of(notebook)
   assert NOT_ANSWERED not in text
+  assert [line for line in text.splitlines() if line.startswith(ACCEPTED)] == []
   assert len(re.findall(r'^correct$', text, re.MULTILINE)) == len(answers)

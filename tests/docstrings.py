@@ -206,9 +206,9 @@ def _beside(module: str, assignment: ast.stmt) -> str:
   if line.startswith('#: '):
     return line.removeprefix('#: ')
   body = _tree(module).body
-  below = body[(body.index(assignment) + 1) % len(body)]
-  is_string = isinstance(below, ast.Expr) and isinstance(below.value, ast.Constant)
-  return str(below.value.value) if is_string else ''
+  below = body[body.index(assignment) + 1 :][:1]
+  is_string = below and isinstance(below[0], ast.Expr) and isinstance(below[0].value, ast.Constant)
+  return str(below[0].value.value) if is_string else ''
 
 
 def bases(definition: Definition) -> Iterator[Definition]:

@@ -52,8 +52,9 @@ class Result(NamedTuple):
     state: after the last iteration.
     num_steps: environment steps at each evaluation, `[evaluations]`.
     episode_return: of each of their episodes, `[evaluations, (seeds,) episodes]`.
-    metrics: of training by name, `[reports, (seeds)]`: means since the report before.
-    metrics_num_steps: environment steps at the end of each, `[reports]`.
+    metrics: of training by name, `[reports, (seeds,)]`: means since the report before; those of episodes are
+      NaN where none has ended.
+    metrics_num_steps: environment steps at each of these reports, `[reports]`.
   """
 
   state: TrainState
@@ -207,7 +208,7 @@ def train(
   # Training that goes on may be stopped again before the next evaluation.
   episodes = np.reshape(returns, (len(returns), *key.shape, static.num_eval_episodes))
   metrics = jax.tree.map(lambda *rows: np.stack(rows), *history) if history else {}
-  return Result(state, np.asarray(num_steps), episodes, metrics, np.asarray(metrics_num_steps))
+  return Result(state, np.asarray(num_steps, int), episodes, metrics, np.asarray(metrics_num_steps, int))
 
 
 def _next_multiple(number: int, of: int) -> int:

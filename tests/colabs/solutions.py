@@ -1,5 +1,6 @@
-"""Answers to the notebooks' exercises: for each notebook the code of its answer cells, in order."""
+"""Answers to the notebooks' exercises, right ones and wrong ones: for each notebook, in order."""
 
+# The code of the answer cells.
 SOLUTIONS = {
   '01_soft_bellman': (
     """
@@ -125,7 +126,7 @@ class DelayedActorBuilder(BlocksBuilder):
     self._period = period
 
   def make_algorithm(self, networks):
-    config = self._config
+    config = self.config
 
     def step(component, objective, learning_rate):
       return blocks.gradient_step(component, objective, optax.adam(learning_rate))
@@ -166,5 +167,101 @@ def answer(loc, scale, key):
   log_det = 2.0 * (jnp.log(2.0) - u - jax.nn.softplus(-2.0 * u))
   return jnp.tanh(u), jnp.sum(log_density - log_det, axis=-1)
 """,
+  ),
+}
+
+# What of an answer is replaced, and by what, to make a wrong one. The notebook has to notice each.
+MISTAKES = {
+  '01_soft_bellman': (
+    (('right > 0.5', 'right > 0.6'),),
+    (
+      ('reward - alpha', 'reward + alpha'),
+      ('(reward - alpha * log_policy)', 'reward'),
+    ),
+    (
+      ('return jax.grad(value)(alpha)', 'return -jax.grad(value)(alpha)'),
+      ('q / alpha, alpha', 'q, alpha'),
+    ),
+  ),
+  '02_sac_from_blocks': (
+    (
+      ('initial_alpha=0.2', 'initial_alpha=0.3'),
+      ('actor_step, target_step', 'actor_step, temperature_step, target_step'),
+      ('actor_step, target_step', 'actor_step'),
+    ),
+    (('0.5, 1.5', '1.0, 1.5'),),
+    (
+      ('tau=1.0', 'tau=0.9'),
+      ('every(period', 'every(period + 1'),
+    ),
+  ),
+  '03_discrete_sac': (
+    (
+      ('(1 - best) / (num_actions - 1)', '1 - best'),
+      ('ratio * np.log(num_actions)', 'ratio'),
+    ),
+    (
+      ('q - alpha * log_probs', 'q + alpha * log_probs'),
+      ('jnp.where(mask, logits, -jnp.inf)', 'logits'),
+    ),
+    (('0.9, 0.3', '0.9, 0.4'),),
+  ),
+  '04_swap_a_block': (
+    (
+      ('every(3', 'every(2'),
+      ('initial_alpha=0.1', 'initial_alpha=0.2'),
+      ('every(3, actor_step)', 'every(3, blocks.chain(actor_step, temperature_step))'),
+    ),
+    (('target_step, critic_step', 'critic_step, target_step'),),
+    (
+      ('jnp.log(low), jnp.log(high)', 'low, high'),
+      ("jnp.clip(params['log_alpha'], jnp.log(low), jnp.log(high))", 'jnp.log(high)'),
+      ('return {**params, ', 'return params, state, info\n    return {**params, '),
+    ),
+  ),
+  '05_on_device': (
+    (
+      ('.astype(jnp.float32)', ''),
+      ('observation[0]', 'observation[1]'),
+    ),
+    (("row['discount']", '0.9'),),
+    (
+      ('difference > 0', 'difference < 0'),
+      (' + 0.5 * (difference == 0)', ''),
+    ),
+  ),
+  '06_acme_run_experiment': (
+    (('4 * 256 / 16', '256 / 16'),),
+    (('n_step=3', 'n_step=2'),),
+    (
+      ('every(self._period', 'every(1'),
+      ('temperature_objective(-1.0)', 'temperature_objective(1.0)'),
+      ('config.actor_learning_rate', 'config.critic_learning_rate'),
+      ('config.temperature_learning_rate', '1e-4'),
+      ('tau=config.tau', 'tau=0.5'),
+    ),
+  ),
+  '07_your_own_agent': (
+    (
+      ('discount[0] * (r[1]', 'discount[1] * (r[1]'),
+      (
+        'sb.soft_q_target(rewards, jnp.prod(discount, axis=0), q_t, log_prob_t, alpha)',
+        'rewards + jnp.prod(discount, axis=0) * sb.soft_value(jax.lax.stop_gradient(q_t), log_prob_t, alpha)',
+      ),
+    ),
+    (
+      ('replace=False', 'replace=True'),
+      (
+        'sb.soft_q_target(r_t, discount_t, q_t[pair], log_prob_t, alpha)',
+        'r_t + discount_t * sb.soft_value(q_t[pair], log_prob_t, alpha)',
+      ),
+    ),
+    (
+      (
+        'log_det = 2.0 * (jnp.log(2.0) - u - jax.nn.softplus(-2.0 * u))',
+        'log_det = jnp.log(1.0 - jnp.tanh(u) ** 2 + 1e-6)',
+      ),
+      (' - jnp.log(scale)', ''),
+    ),
   ),
 }
