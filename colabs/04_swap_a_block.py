@@ -266,15 +266,20 @@ returns = {name: r.episode_return.mean(axis=-1) for name, r in results.items()}
 # all but equal. What differs is the way there, so on the right is the mean return over all of
 # training, with the 95% interval of its mean over the seeds (Student's t), and a dot for each seed.
 
+
 # %%
+def half_width(values):
+  """Returns half the width of the 95% interval of the mean of one value for each seed."""
+  return stats.t.ppf(0.975, NUM_SEEDS - 1) * stats.sem(values)
+
+
 COLORS = dict(zip(variants, plt.colormaps['tab10'].colors, strict=False))
 figure, (left, right) = plt.subplots(1, 2, figsize=(11, 4), width_ratios=(3, 2))
 for i, (name, values) in enumerate(returns.items()):
   color, width = COLORS[name], 2.5 if name == 'SAC' else 1.5
   left.plot(steps, values.mean(axis=1), color=color, linewidth=width, label=name)
   area = values.mean(axis=0)
-  half_width = stats.t.ppf(0.975, NUM_SEEDS - 1) * stats.sem(area)
-  right.errorbar(area.mean(), -i, xerr=half_width, fmt='s', color=color, capsize=4)
+  right.errorbar(area.mean(), -i, xerr=half_width(area), fmt='s', color=color, capsize=4)
   right.plot(area, np.full(NUM_SEEDS, -i), '.', color=color, alpha=0.5)
 left.axhline(-200, color='k', linestyle='--', linewidth=1, label='solved: -200')
 left.set(
@@ -289,9 +294,8 @@ plt.show()
 print('                    last return   over training   minus SAC, seed by seed')
 for name, values in returns.items():
   difference = (values - returns['SAC']).mean(axis=0)
-  half_width = stats.t.ppf(0.975, NUM_SEEDS - 1) * stats.sem(difference)
   numbers = f'{values[-1].mean():11.0f} {values.mean():15.0f}'
-  versus = '' if name == 'SAC' else f'{difference.mean():12.0f} +- {half_width:.0f}'
+  versus = '' if name == 'SAC' else f'{difference.mean():12.0f} +- {half_width(difference):.0f}'
   print(f'{name:19} {numbers} {versus}')
 
 # %% [markdown]
@@ -352,10 +356,8 @@ for name, (_, rows) in watches.items():
   for axes, part in zip(panels, (slice(None), slice(len(steps) // 2, None)), strict=True):
     axes.plot(steps[part], over[part], color=COLORS[name], linewidth=0.8, alpha=0.4)
     axes.plot(steps[part], over[part].mean(axis=1), color=COLORS[name], linewidth=2, label=name)
-  half_width = stats.t.ppf(0.975, NUM_SEEDS - 1) * stats.sem(over[-1])
-  print(
-    f'{name:10} at the end {over[-1].mean():4.0f} +- {half_width:.0f}, seeds {np.round(over[-1])}'
-  )
+  mean, margin = over[-1].mean(), half_width(over[-1])
+  print(f'{name:10} at the end {mean:4.0f} +- {margin:.0f}, seeds {np.round(over[-1])}')
 for axes, title in zip(panels, ('All of training', 'The second half'), strict=True):
   axes.axhline(0.0, color='k', linestyle='--', linewidth=1, label='exact')
   axes.set(xlabel='environment steps', ylabel=r'$\min_i q_i$ minus soft return', title=title)

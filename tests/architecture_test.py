@@ -13,8 +13,7 @@ from collections.abc import Iterator
 import pytest
 
 import sac_blocks
-
-ROOT = pathlib.Path(__file__).parent.parent
+from tests.sources import ROOT, dotted, files
 
 # What each part of sac_blocks may import of the others.
 LAYERS = {
@@ -32,14 +31,6 @@ LAYERS = {
 HEAVY = ('acme', 'haiku', 'launchpad', 'reverb', 'sonnet', 'tensorflow', 'tensorflow_probability')
 
 
-def modules(package: str) -> list[pathlib.Path]:
-  return sorted((ROOT / package).rglob('*.py'))
-
-
-def dotted(path: pathlib.Path) -> str:
-  return '.'.join(path.relative_to(ROOT).with_suffix('').parts).removesuffix('.__init__')
-
-
 def imports(path: pathlib.Path, *, top_level_only: bool = False) -> Iterator[str]:
   """Yields the dotted names that a file imports; `from a import b` gives a.b."""
   tree = ast.parse(path.read_text())
@@ -51,7 +42,7 @@ def imports(path: pathlib.Path, *, top_level_only: bool = False) -> Iterator[str
       yield from (f'{node.module}.{alias.name}' for alias in node.names)
 
 
-@pytest.mark.parametrize('path', modules('sac_blocks'), ids=dotted)
+@pytest.mark.parametrize('path', files('sac_blocks'), ids=dotted)
 def test_sac_blocks_imports_only_downwards(path: pathlib.Path):
   if path == ROOT / 'sac_blocks' / '__init__.py':
     return
@@ -73,7 +64,7 @@ def test_only_networks_import_haiku():
   importers = {
     dotted(path)
     for package in ('sac_blocks', 'agents')
-    for path in modules(package)
+    for path in files(package)
     if any(name.split('.')[0] == 'haiku' for name in imports(path))
   }
   assert importers
@@ -81,13 +72,13 @@ def test_only_networks_import_haiku():
 
 
 def test_only_the_compatibility_module_asks_which_acme_is_installed():
-  for path in modules('agents'):
+  for path in files('agents'):
     if path.name != 'acme_compat.py':
       source = path.read_text()
       assert not re.search(r'hasattr\(acme|acme\.__version__|find_spec\(.acme', source), dotted(path)
 
 
-@pytest.mark.parametrize('path', modules('agents'), ids=dotted)
+@pytest.mark.parametrize('path', files('agents'), ids=dotted)
 def test_agents_use_public_names_of_sac_blocks(path: pathlib.Path):
   for name in imports(path):
     if name.startswith('sac_blocks.'):
@@ -113,7 +104,7 @@ def test_on_device_training_loads_what_writes_files_only_for_callbacks_that_do()
 
 @pytest.mark.parametrize(
   'path',
-  [p for package in ('sac_blocks', 'agents') for p in modules(package) if p.name == '__init__.py'],
+  [p for package in ('sac_blocks', 'agents') for p in files(package) if p.name == '__init__.py'],
   ids=dotted,
 )
 def test_init_files_only_re_export(path: pathlib.Path):

@@ -9,7 +9,8 @@ import pathlib
 import re
 from collections.abc import Iterator
 
-ROOT = pathlib.Path(__file__).parent.parent
+from tests.sources import ROOT, dotted, files
+
 PACKAGES = ('sac_blocks', 'agents')
 
 _HEADING = re.compile(r'^(Args|Attributes|Returns|Raises|Example|Reference): ?')
@@ -150,10 +151,7 @@ def _docstring(node: ast.AST) -> str:
 
 def modules(package: str) -> list[str]:
   """The dotted names of all modules of a package, itself included."""
-  paths = (ROOT / package).rglob('*.py')
-  return sorted(
-    '.'.join(path.relative_to(ROOT).with_suffix('').parts).removesuffix('.__init__') for path in paths
-  )
+  return sorted(map(dotted, files(package)))
 
 
 def _file(module: str) -> pathlib.Path:

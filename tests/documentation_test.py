@@ -17,6 +17,7 @@ import pytest
 
 from tests import docstrings
 from tests.docstrings import Definition
+from tests.sources import ROOT
 
 PUBLIC = docstrings.public()
 
@@ -351,8 +352,8 @@ def lacks_acme(error: BaseException) -> bool:
 def collected() -> Collected:
   """What the test command collects in the packages."""
   recorder = Collected()
-  paths = [str(docstrings.ROOT / package) for package in docstrings.PACKAGES]
-  options = ['--collect-only', '-qq', '-s', '-p', 'no:cacheprovider', f'--rootdir={docstrings.ROOT}']
+  paths = [str(ROOT / package) for package in docstrings.PACKAGES]
+  options = ['--collect-only', '-qq', '-s', '-p', 'no:cacheprovider', f'--rootdir={ROOT}']
   pytest.main([*options, *paths], plugins=[recorder])
   return recorder
 
