@@ -1,9 +1,10 @@
 """Soft Actor-Critic as pure loss primitives, update blocks and whole algorithms."""
 
-from sac_blocks import blocks, distributions, losses, objectives, recipes
+from sac_blocks import actions, blocks, distributions, losses, objectives, recipes, reductions
 from sac_blocks.distributions import Categorical, FactoredCategorical, Hybrid, TanhGaussian
 from sac_blocks.losses import (
   HybridEntropies,
+  bellman_target,
   categorical_actor_loss,
   categorical_soft_q_target,
   categorical_soft_value,
@@ -25,11 +26,12 @@ from sac_blocks.losses import (
   temperature_loss,
   twin_critic_loss,
 )
-from sac_blocks.types import ActorCritic, Algorithm, Network, Objective, TrainingState, Transition
+from sac_blocks.types import Actions, ActorCritic, Algorithm, Network, Objective, TrainingState, Transition
 
 __version__ = '0.1.0'
 
 __all__ = [
+  'Actions',
   'ActorCritic',
   'Algorithm',
   'Categorical',
@@ -41,6 +43,8 @@ __all__ = [
   'TanhGaussian',
   'TrainingState',
   'Transition',
+  'actions',
+  'bellman_target',
   'blocks',
   'categorical_actor_loss',
   'categorical_soft_q_target',
@@ -59,6 +63,7 @@ __all__ = [
   'polyak_update',
   'q_at_action',
   'recipes',
+  'reductions',
   'soft_policy_loss',
   'soft_q_target',
   'soft_td_error',

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -140,7 +141,7 @@ def same_shape(**arrays: Array) -> None:
   """
   shapes = {name: jnp.shape(array) for name, array in arrays.items()}
   if len(set(shapes.values())) > 1:
-    raise ValueError(f'Expected equal shapes, got {_describe(shapes)}; nothing broadcasts here.')
+    _fail(f'Expected equal shapes, got {_describe(shapes)}; nothing broadcasts here.')
 
 
 def ensemble_shape(name: str, ensemble: Array, trailing: int = 0, **arrays: Array) -> None:
@@ -158,11 +159,11 @@ def ensemble_shape(name: str, ensemble: Array, trailing: int = 0, **arrays: Arra
   shape = jnp.shape(ensemble)
   if len(shape) < 1 + trailing or shape[0] == 0:
     wanted = '[N, ...]' if trailing == 0 else '[N, ..., A]'
-    raise ValueError(f'{name} must be {wanted} with the N >= 1 critics on axis 0, got shape {shape}.')
+    _fail(f'{name} must be {wanted} with the N >= 1 critics on axis 0, got shape {shape}.')
   leading = shape[1 : len(shape) - trailing]
   shapes = {other: jnp.shape(array) for other, array in arrays.items()}
   if any(other != leading for other in shapes.values()):
-    raise ValueError(
+    _fail(
       f'{name} has shape {shape}: critics on axis 0, then {leading}, which {_describe(shapes)} should '
       'equal; nothing broadcasts here.'
     )
@@ -181,9 +182,7 @@ def scalar_or_like(name: str, value: Array, **like: Array) -> None:
   """
   ((other, array),) = like.items()
   if jnp.shape(value) not in ((), jnp.shape(array)):
-    raise ValueError(
-      f'{name} must be a scalar or have the shape of {other} {jnp.shape(array)}, got {jnp.shape(value)}.'
-    )
+    _fail(f'{name} must be a scalar or have the shape of {other} {jnp.shape(array)}, got {jnp.shape(value)}.')
 
 
 def in_range(
@@ -224,37 +223,57 @@ def same_structure(**trees: PyTree) -> None:
   for name, tree in others:
     leaves, structure = jax.tree_util.tree_flatten_with_path(tree)
     if structure != first_structure:  # type: ignore[operator]
-      raise ValueError(
-        f'{first_name} and {name} must have the same structure, got {first_structure} and {structure}.'
-      )
+      _fail(f'{first_name} and {name} must have the same structure, got {first_structure} and {structure}.')
     for (path, a), (_, b) in zip(first_leaves, leaves, strict=True):
       if jnp.shape(a) != jnp.shape(b):
         place = jax.tree_util.keystr(path)
-        raise ValueError(
-          f'{first_name}{place} has shape {jnp.shape(a)} but {name}{place} has shape {jnp.shape(b)}.'
-        )
+        _fail(f'{first_name}{place} has shape {jnp.shape(a)} but {name}{place} has shape {jnp.shape(b)}.')
 
 
-def computed(info: Info, name: str, reader: str) -> Array:
-  """Reads what an earlier block of the same update has computed.
+def reduced_shape(q: Array, reduced: Array) -> None:
+  """Raises unless a reduction took the critics' axis away and left the others.
+
+  Args:
+    q: `[N, ...]`, what it was given.
+    reduced: what it returned.
+
+  Raises:
+    ValueError: the result isn't `[...]`.
+  """
+  if jnp.shape(reduced) != jnp.shape(q)[1:]:
+    _fail(
+      f"reduce must take the critics' axis away, q {jnp.shape(q)} to {jnp.shape(q)[1:]}, got "
+      f'{jnp.shape(reduced)}.'
+    )
+
+
+class ReadableInfo(dict[str, Any]):
+  """What the blocks before have computed; asked for what they haven't, it says who asked and what to do.
 
   Args:
     info: of the update so far.
-    name: of the entry.
-    reader: who asks, for the message.
-
-  Returns:
-    The entry.
-
-  Raises:
-    KeyError: no block before this one computed it.
+    reader: the block that asks, for the message.
   """
-  if name not in info:
+
+  def __init__(self, info: Info, reader: str):
+    super().__init__(info)
+    self._reader = reader
+
+  def __missing__(self, name: str) -> Any:
     raise KeyError(
-      f"{reader} reads '{name}' from info, which holds {sorted(info)}: put it behind the block that "
-      f"computes '{name}', inside the same `every` or `repeat` if that is within one."
+      f"{self._reader} reads '{name}' from info, which holds {sorted(self)}: put it behind the block that "
+      f"reports '{name}', inside the same `every` or `repeat` if that is within one, or let the objective "
+      f"before it return '{name}' in its aux."
     )
-  return info[name]
+
+
+def _fail(message: str) -> None:
+  """Raises a ValueError about shapes, unless `chex.disable_asserts()` is in force."""
+  try:
+    # chex has no public way to ask; this raises wherever its assertions are on.
+    chex.assert_equal(0, 1)
+  except AssertionError:
+    raise ValueError(message) from None
 
 
 def _describe(shapes: Mapping[str, tuple[int, ...]]) -> str:

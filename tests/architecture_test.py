@@ -20,12 +20,15 @@ LAYERS = {
   'types': set(),
   'checks': {'types'},
   'distributions': {'types', 'checks'},
-  'losses': {'types', 'checks', 'distributions'},
+  'reductions': {'types', 'checks'},
+  'losses': {'types', 'checks', 'distributions', 'reductions'},
+  'actions': {'types', 'losses'},
   # A block that moves targets calls the formula rather than repeat it.
   'blocks': {'types', 'checks', 'losses.targets'},
-  'objectives': {'types', 'checks', 'losses'},
-  'recipes': {'types', 'checks', 'distributions', 'losses', 'blocks', 'objectives'},
-  'networks': {'types', 'distributions'},
+  # For every kind of action, so none of them may ask which it is.
+  'objectives': {'types', 'checks', 'reductions', 'losses'},
+  'recipes': {'types', 'checks', 'reductions', 'actions', 'losses', 'blocks', 'objectives'},
+  'networks': {'types', 'distributions', 'actions'},
 }
 
 HEAVY = ('acme', 'haiku', 'launchpad', 'reverb', 'sonnet', 'tensorflow', 'tensorflow_probability')

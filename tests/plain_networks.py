@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from sac_blocks import ActorCritic, Network, TanhGaussian
+from sac_blocks import ActorCritic, Network, TanhGaussian, actions
 
 OBSERVATION_SIZE = 3
 ACTION_SIZE = 2
@@ -62,4 +62,5 @@ def make_plain_networks(
     return jnp.tanh(q) + q + params['b'].reshape(-1, *[1] * (q.ndim - 1))
 
   spec = jax.ShapeDtypeStruct((OBSERVATION_SIZE,), jnp.float32)
-  return ActorCritic(Network(init_actor, actor), Network(init_critic, critic), ACTION_SIZE, spec)
+  networks = Network(init_actor, actor), Network(init_critic, critic)
+  return ActorCritic(*networks, actions.sampled(ACTION_SIZE), spec)

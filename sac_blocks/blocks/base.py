@@ -23,14 +23,14 @@ class UpdateFn(Protocol):
   def __call__(
     self, params: Components, state: PyTree, batch: Any, key: PRNGKey, info: Info
   ) -> tuple[Components, PyTree, Info]:
-    """Returns new params, state and info.
+    """Returns new params, new state, and what this block reports, by name, to be added to `info`.
 
     Args:
       params: the named components.
       state: what `init` or the last call returned.
       batch: a batch of data, `Transition` in the recipes.
       key: consumed.
-      info: what earlier blocks of this update computed, by name; the result adds to it.
+      info: what earlier blocks of this update reported, by name.
     """
     ...
 
@@ -40,8 +40,8 @@ class Block(NamedTuple):
 
   Attributes:
     init: `init(params) -> state`.
-    update: `update(params, state, batch, key, info) -> (params, state, info)`.
-    metrics: the names of the scalars that `update` adds to `info`. They must be known before the first
+    update: `update(params, state, batch, key, info) -> (params, state, reported)`.
+    metrics: the names of the scalars that `update` reports. They must be known before the first
       batch is, so that `every` and `repeat` can carry them.
   """
 

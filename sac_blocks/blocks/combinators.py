@@ -44,11 +44,14 @@ def chain(*blocks: Block) -> Block:
     if len(state) != len(blocks):
       raise ValueError(f'chain of {len(blocks)} blocks got a state of {len(state)}: not its own.')
     keys = jax.random.split(key, len(blocks))
-    states = []
+    states: list[PyTree] = []
+    reported: dict[str, Any] = {}
     for block, block_state, block_key in zip(blocks, state, keys, strict=True):
-      params, block_state, info = block.update(params, block_state, batch, block_key, info)
+      seen = {**info, **reported}
+      params, block_state, added = block.update(params, block_state, batch, block_key, seen)
       states.append(block_state)
-    return params, tuple(states), info
+      reported.update(added)
+    return params, tuple(states), reported
 
   return Block(init, update, tuple(name for block in blocks for name in block.metrics))
 
@@ -102,15 +105,15 @@ def every(n: int, block: Block) -> Block:
     params: Components, state: EveryState, batch: Any, key: PRNGKey, info: Info
   ) -> tuple[Components, EveryState, Info]:
     def run() -> tuple[Components, PyTree, dict[str, Array]]:
-      new_params, block_state, new_info = block.update(params, state.block, batch, key, info)
-      return new_params, block_state, _reported(block, info, new_info)
+      new_params, block_state, reported = block.update(params, state.block, batch, key, info)
+      return new_params, block_state, _metrics(block, reported)
 
     def skip() -> tuple[Components, PyTree, dict[str, Array]]:
       return params, state.block, state.metrics
 
     new_params, block_state, metrics = jax.lax.cond(state.calls == 0, run, skip)
     calls = (state.calls + 1) % n
-    return new_params, EveryState(calls, block_state, metrics), {**info, **metrics}
+    return new_params, EveryState(calls, block_state, metrics), metrics
 
   return Block(init, update, block.metrics)
 
@@ -150,12 +153,12 @@ def repeat(n: int, block: Block) -> Block:
     def body(carry: Any, step: Any) -> tuple[Any, dict[str, Array]]:
       minibatch, step_key = step
       loop_params, loop_state = carry
-      new_params, new_state, new_info = block.update(loop_params, loop_state, minibatch, step_key, info)
-      return (new_params, new_state), _reported(block, info, new_info)
+      new_params, new_state, reported = block.update(loop_params, loop_state, minibatch, step_key, info)
+      return (new_params, new_state), _metrics(block, reported)
 
     steps = (jax.tree.map(split, batch), jax.random.split(key, n))
     (params, state), metrics = jax.lax.scan(body, (params, state), steps, length=n)
-    return params, state, {**info, **jax.tree.map(lambda x: jnp.mean(x, axis=0), metrics)}
+    return params, state, jax.tree.map(lambda x: jnp.mean(x, axis=0), metrics)
 
   return Block(block.init, update, block.metrics)
 
@@ -184,9 +187,9 @@ def map_batch(function: Callable[[Components, Any], Any], block: Block) -> Block
   return Block(block.init, update, block.metrics)
 
 
-def _reported(block: Block, before: Info, after: Info) -> dict[str, Array]:
-  """The scalars that the block has added, in one dtype, since a loop has to carry them."""
-  found = {name: value for name, value in scalars(after).items() if before.get(name) is not value}
+def _metrics(block: Block, reported: Info) -> dict[str, Array]:
+  """The scalars that the block reports, in one dtype, since a loop has to carry them."""
+  found = scalars(reported)
   if unnamed := sorted(set(found) - set(block.metrics)):
     raise ValueError(
       f'The block reports {unnamed}, which its metrics {block.metrics} do not name: inside `every` or '

@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
+from sac_blocks import checks
 from sac_blocks.blocks.base import Block, scalars
 from sac_blocks.types import Array, Components, Info, LossFn, Objective, PRNGKey, PyTree
 
@@ -30,10 +31,10 @@ def gradient_step(
       the reported scalars are averaged over its devices; per-example entries stay with their device.
 
   Returns:
-    A block that adds to `info` the scalar `{component}_loss` and what is in aux.
+    A block that reports the scalar `{component}_loss` and what is in aux.
 
   Raises:
-    KeyError: `params` has no such component.
+    KeyError: `params` has no such component, or the objective reads what no block before has reported.
 
   >>> loss = lambda params, batch, key, info: (jnp.mean((params['w'] - batch) ** 2), {})
   >>> block = gradient_step('w', loss, optax.sgd(0.5))
@@ -56,8 +57,10 @@ def gradient_step(
   def update(
     params: Components, state: optax.OptState, batch: Any, key: PRNGKey, info: Info
   ) -> tuple[Components, optax.OptState, Info]:
-    def loss_fn(value: PyTree) -> tuple[Array, dict[str, Array]]:
-      return objective.loss({**params, component: value}, batch, key, info)
+    readable = checks.ReadableInfo(info, f"gradient_step('{component}')")
+
+    def loss_fn(value: PyTree) -> tuple[Array, dict[str, Any]]:
+      return objective.loss({**params, component: value}, batch, key, readable)
 
     (loss, aux), gradients = jax.value_and_grad(loss_fn, has_aux=True)(select(params))
     if axis_name is not None:
@@ -68,7 +71,7 @@ def gradient_step(
     added = {**jax.tree.map(jnp.asarray, aux), f'{component}_loss': loss}
     if axis_name is not None:
       added.update(jax.lax.pmean(scalars(added), axis_name))
-    return params, state, {**info, **added}
+    return params, state, added
 
   return Block(init, update, (f'{component}_loss', *objective.metrics))
 

@@ -36,7 +36,7 @@ def scheduled_value(name: str, schedule: optax.Schedule) -> Block:
   def update(
     params: Components, state: Array, batch: Any, key: PRNGKey, info: Info
   ) -> tuple[Components, Array, Info]:
-    del batch, key
-    return params, optax.safe_increment(state), {**info, name: jnp.asarray(schedule(state))}
+    del batch, key, info
+    return params, optax.safe_increment(state), {name: jnp.asarray(schedule(state))}
 
   return Block(init, update, (name,))

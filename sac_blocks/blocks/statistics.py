@@ -184,9 +184,9 @@ def observation_statistics(
   def update(
     params: Components, state: tuple[()], batch: Transition, key: PRNGKey, info: Info
   ) -> tuple[Components, tuple[()], Info]:
-    del key
+    del key, info
     statistics = update_statistics(params[component], batch.obs_tm1, axis_name=axis_name)
-    return {**params, component: statistics}, state, info
+    return {**params, component: statistics}, state, {}
 
   return Block(init, update)
 

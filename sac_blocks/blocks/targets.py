@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from sac_blocks import checks
 from sac_blocks.blocks.base import Block
 from sac_blocks.losses.targets import polyak_update
 from sac_blocks.types import Array, Components, Info, PRNGKey, PyTree
@@ -31,21 +32,21 @@ def polyak_step(online: str, target: str, tau: Array | float) -> Block:
 
   Reference: `sac_blocks.polyak_update`.
   """
-  return map_component(target, lambda params: polyak_update(params[online], params[target], tau))
+  return map_component(target, lambda params, _: polyak_update(params[online], params[target], tau))
 
 
-def map_component(component: str, function: Callable[[Components], PyTree]) -> Block:
-  """Replaces a component by a function of all components.
+def map_component(component: str, function: Callable[[Components, Info], PyTree]) -> Block:
+  """Replaces a component by a function of all components, and of what was computed before.
 
   Args:
     component: the name in `params` to replace.
-    function: `function(params) -> value`, for example a projection onto bounds.
+    function: `function(params, info) -> value`, for example a projection onto bounds.
 
   Returns:
     A block without state.
 
   >>> import jax.numpy as jnp
-  >>> clip = map_component('log_alpha', lambda params: jnp.clip(params['log_alpha'], -5.0, 1.0))
+  >>> clip = map_component('log_alpha', lambda params, info: jnp.clip(params['log_alpha'], -5.0, 1.0))
   >>> clip.update({'log_alpha': jnp.float32(3.0)}, (), None, None, {})[0]
   {'log_alpha': Array(1., dtype=float32)}
   """
@@ -58,6 +59,7 @@ def map_component(component: str, function: Callable[[Components], PyTree]) -> B
     params: Components, state: tuple[()], batch: Any, key: PRNGKey, info: Info
   ) -> tuple[Components, tuple[()], Info]:
     del batch, key
-    return {**params, component: function(params)}, state, info
+    readable = checks.ReadableInfo(info, f"map_component('{component}')")
+    return {**params, component: function(params, readable)}, state, {}
 
   return Block(init, update)

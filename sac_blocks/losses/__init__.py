@@ -25,6 +25,7 @@ from sac_blocks.losses.temperature import (
   temperature_loss,
 )
 from sac_blocks.losses.values import (
+  bellman_target,
   categorical_soft_q_target,
   categorical_soft_value,
   n_step_soft_q_target,
@@ -35,6 +36,7 @@ from sac_blocks.losses.values import (
 __all__ = [
   'ActorSample',
   'HybridEntropies',
+  'bellman_target',
   'categorical_actor_loss',
   'categorical_soft_q_target',
   'categorical_soft_value',

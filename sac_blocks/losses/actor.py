@@ -7,9 +7,10 @@ from typing import NamedTuple
 
 import jax
 
+from sac_blocks import reductions
 from sac_blocks.distributions import Categorical, TanhGaussian
 from sac_blocks.losses.values import categorical_soft_value, soft_value
-from sac_blocks.types import Array, PRNGKey
+from sac_blocks.types import Array, PRNGKey, ReduceFn
 
 
 class ActorSample(NamedTuple):
@@ -24,7 +25,14 @@ class ActorSample(NamedTuple):
   log_prob: Array
 
 
-def soft_policy_loss(log_prob: Array, q: Array, alpha: Array | float) -> Array:
+def soft_policy_loss(
+  log_prob: Array,
+  q: Array,
+  alpha: Array | float,
+  *,
+  reduce: ReduceFn = reductions.minimum,
+  key: PRNGKey | None = None,
+) -> Array:
   r"""Computes the loss of a reparameterised policy from one sampled action.
 
   $$L = \alpha \log\pi(a) - \min_i q_i(a)$$
@@ -33,6 +41,8 @@ def soft_policy_loss(log_prob: Array, q: Array, alpha: Array | float) -> Array:
     log_prob: `[...]`, the log-probability of the action, in nats.
     q: `[N, ...]`, values of the action under N critics.
     alpha: the temperature, a scalar or `[...]`.
+    reduce: as in `soft_value`.
+    key: consumed by a reduction that draws.
 
   Returns:
     `[...]`, one loss per example. It differentiates through both `log_prob` and `q`: the policy gradient
@@ -47,7 +57,7 @@ def soft_policy_loss(log_prob: Array, q: Array, alpha: Array | float) -> Array:
 
   Reference: Haarnoja et al. 2018, eq. 7, arXiv 1812.05905.
   """
-  return -soft_value(q, log_prob, alpha)
+  return -soft_value(q, log_prob, alpha, reduce=reduce, key=key)
 
 
 def tanh_gaussian_actor_loss(
@@ -88,7 +98,13 @@ def tanh_gaussian_actor_loss(
 
 
 def categorical_actor_loss(
-  logits: Array, q: Array, alpha: Array | float, mask: Array | None = None
+  logits: Array,
+  q: Array,
+  alpha: Array | float,
+  mask: Array | None = None,
+  *,
+  reduce: ReduceFn = reductions.minimum,
+  key: PRNGKey | None = None,
 ) -> tuple[Array, Array]:
   r"""Computes the loss of a policy over discrete actions, exactly.
 
@@ -100,6 +116,8 @@ def categorical_actor_loss(
     q: `[N, ..., A]`, values of all actions under N critics; anything, NaN included, for illegal ones.
     alpha: the temperature, a scalar or `[...]`.
     mask: `[..., A]` bool or integer, nonzero where an action is legal; None for all.
+    reduce: as in `soft_value`, for every action by itself.
+    key: consumed by a reduction that draws.
 
   Returns:
     The loss `[...]`, which differentiates with respect to `logits` only, and the policy's entropy `[...]` in
@@ -117,4 +135,5 @@ def categorical_actor_loss(
   Reference: Christodoulou 2019, eq. 12, arXiv 1910.07207.
   """
   q, alpha = jax.lax.stop_gradient((q, alpha))
-  return -categorical_soft_value(q, logits, alpha, mask), Categorical(logits, mask).entropy()
+  losses = -categorical_soft_value(q, logits, alpha, mask, reduce=reduce, key=key)
+  return losses, Categorical(logits, mask).entropy()

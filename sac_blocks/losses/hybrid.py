@@ -6,10 +6,10 @@ from typing import NamedTuple
 
 import jax
 
-from sac_blocks import checks
+from sac_blocks import checks, reductions
 from sac_blocks.distributions import Categorical
-from sac_blocks.losses.values import categorical_soft_value
-from sac_blocks.types import Array
+from sac_blocks.losses.values import bellman_target, categorical_soft_value
+from sac_blocks.types import Array, PRNGKey, ReduceFn
 
 
 class HybridEntropies(NamedTuple):
@@ -32,6 +32,9 @@ def hybrid_soft_value(
   alpha_discrete: Array | float,
   alpha_continuous: Array | float,
   mask: Array | None = None,
+  *,
+  reduce: ReduceFn = reductions.minimum,
+  key: PRNGKey | None = None,
 ) -> Array:
   r"""Estimates the soft state value of a hybrid policy from one continuous action for each branch.
 
@@ -49,6 +52,8 @@ def hybrid_soft_value(
     alpha_discrete: the choice's temperature, a scalar or `[...]`, at least 0, in units of reward per nat.
     alpha_continuous: that of the continuous action, a scalar or `[...]`, at least 0.
     mask: `[..., A]` bool or integer, nonzero where a branch is legal; None for all.
+    reduce: as in `soft_value`, for every branch by itself.
+    key: consumed by a reduction that draws.
 
   Returns:
     `[...]`, the soft value; gradients flow to every argument but those of illegal branches, which get
@@ -79,7 +84,8 @@ def hybrid_soft_value(
     checks.in_range(name, alpha, 0.0)
     checks.scalar_or_like(name, alpha, entropy=continuous_entropy)
   checks.ensemble_shape('q', q, logits=logits)
-  return categorical_soft_value(q, logits, alpha_discrete, mask) + alpha_continuous * continuous_entropy
+  value = categorical_soft_value(q, logits, alpha_discrete, mask, reduce=reduce, key=key)
+  return value + alpha_continuous * continuous_entropy
 
 
 def hybrid_soft_q_target(
@@ -91,6 +97,9 @@ def hybrid_soft_q_target(
   alpha_discrete: Array | float,
   alpha_continuous: Array | float,
   mask_t: Array | None = None,
+  *,
+  reduce: ReduceFn = reductions.minimum,
+  key: PRNGKey | None = None,
 ) -> Array:
   r"""Computes the target of critics over hybrid actions, stopped.
 
@@ -108,6 +117,8 @@ def hybrid_soft_q_target(
     alpha_continuous: that of the continuous action, a scalar or `[...]`, likewise.
     mask_t: `[..., A]` bool or integer, nonzero where a branch is legal at the next state; None for all. It
       may be empty where `discount_t` is 0.
+    reduce: as in `soft_value`, for every branch by itself.
+    key: consumed by a reduction that draws.
 
   Returns:
     `[...]`, the targets; no gradient flows through them.
@@ -134,9 +145,11 @@ def hybrid_soft_q_target(
   if mask_t is not None:
     mask_t = checks.as_mask('mask_t', mask_t)
     checks.same_shape(logits_t=logits_t, mask_t=mask_t)
-  value = hybrid_soft_value(q_t, logits_t, log_prob_t, alpha_discrete, alpha_continuous, mask_t)
+  value = hybrid_soft_value(
+    q_t, logits_t, log_prob_t, alpha_discrete, alpha_continuous, mask_t, reduce=reduce, key=key
+  )
   checks.legal_unless_terminal(Categorical(logits_t, mask_t).mask, discount_t)
-  return jax.lax.stop_gradient(r_t + discount_t * value)
+  return bellman_target(r_t, discount_t, value)
 
 
 def hybrid_actor_loss(
@@ -146,6 +159,9 @@ def hybrid_actor_loss(
   alpha_discrete: Array | float,
   alpha_continuous: Array | float,
   mask: Array | None = None,
+  *,
+  reduce: ReduceFn = reductions.minimum,
+  key: PRNGKey | None = None,
 ) -> tuple[Array, HybridEntropies]:
   r"""Computes the loss of a hybrid policy from one reparameterised continuous action for each branch.
 
@@ -159,6 +175,8 @@ def hybrid_actor_loss(
     alpha_discrete: the choice's temperature, a scalar or `[...]`.
     alpha_continuous: that of the continuous action, a scalar or `[...]`.
     mask: `[..., A]` bool or integer, nonzero where a branch is legal; None for all.
+    reduce: as in `soft_value`, for every branch by itself.
+    key: consumed by a reduction that draws.
 
   Returns:
     The loss `[...]`, and both entropies `[...]` in nats, for the temperature losses to reuse. The loss
@@ -179,7 +197,9 @@ def hybrid_actor_loss(
   Haarnoja et al. 2018, eq. 7, arXiv 1812.05905, for the two parts.
   """
   alpha_discrete, alpha_continuous = jax.lax.stop_gradient((alpha_discrete, alpha_continuous))
-  loss = -hybrid_soft_value(q, logits, log_prob, alpha_discrete, alpha_continuous, mask)
+  loss = -hybrid_soft_value(
+    q, logits, log_prob, alpha_discrete, alpha_continuous, mask, reduce=reduce, key=key
+  )
   logits, log_prob = checks.as_floats(logits=logits, log_prob=log_prob)
   policy = Categorical(logits, mask)
   return loss, HybridEntropies(policy.entropy(), policy.expectation(-log_prob))

@@ -7,36 +7,19 @@ import functools
 import jax
 import jax.numpy as jnp
 
-from sac_blocks import checks
+from sac_blocks import checks, reductions
 from sac_blocks.distributions import Categorical
-from sac_blocks.types import Array
+from sac_blocks.types import Array, PRNGKey, ReduceFn
 
 
-def minimum_over_critics(q: Array) -> Array:
-  r"""Takes the minimum over an ensemble, with a gradient that compilation can't lose.
-
-  $$\min_i q_i$$
-
-  The slope of `jnp.min` asks where q equals the minimum. XLA may compute q a second time for that, rounded
-  otherwise, and where nothing is equal any more the gradient is 0: seen on the CPU for hundreds of entries of
-  a batch. An index has no such gap.
-
-  Args:
-    q: `[N, ...]`, values under N critics.
-
-  Returns:
-    `[...]`; the gradient goes to the smallest, where several are to the first of them.
-
-  >>> minimum_over_critics(jnp.array([[1.0, 4.0], [3.0, 2.0]]))
-  Array([1., 2.], dtype=float32)
-
-  Reference: Fujimoto et al. 2018, arXiv 1802.09477.
-  """
-  heads = jnp.arange(q.shape[0]).reshape(-1, *[1] * (q.ndim - 1))
-  return jnp.sum(jnp.where(heads == jnp.argmin(q, axis=0)[None], q, 0.0), axis=0)
-
-
-def soft_value(q: Array, log_prob: Array, alpha: Array | float) -> Array:
+def soft_value(
+  q: Array,
+  log_prob: Array,
+  alpha: Array | float,
+  *,
+  reduce: ReduceFn = reductions.minimum,
+  key: PRNGKey | None = None,
+) -> Array:
   r"""Estimates the soft state value from one sampled action.
 
   $$V = \min_i q_i - \alpha \log\pi(a)$$
@@ -45,6 +28,8 @@ def soft_value(q: Array, log_prob: Array, alpha: Array | float) -> Array:
     q: `[N, ...]`, values of the sampled action under N critics.
     log_prob: `[...]`, its log-probability, in nats.
     alpha: the temperature, a scalar or `[...]`, at least 0, in units of reward per nat.
+    reduce: what stands for Q instead of the minimum over critics, one of `sac_blocks.reductions` or your own.
+    key: consumed by a reduction that draws.
 
   Returns:
     `[...]`, the soft value; gradients flow to every argument.
@@ -62,10 +47,18 @@ def soft_value(q: Array, log_prob: Array, alpha: Array | float) -> Array:
   checks.in_range('alpha', alpha, 0.0)
   checks.ensemble_shape('q', q, log_prob=log_prob)
   checks.scalar_or_like('alpha', alpha, log_prob=log_prob)
-  return minimum_over_critics(q) - alpha * log_prob
+  return reductions.apply(reduce, q, key) - alpha * log_prob
 
 
-def categorical_soft_value(q: Array, logits: Array, alpha: Array | float, mask: Array | None = None) -> Array:
+def categorical_soft_value(
+  q: Array,
+  logits: Array,
+  alpha: Array | float,
+  mask: Array | None = None,
+  *,
+  reduce: ReduceFn = reductions.minimum,
+  key: PRNGKey | None = None,
+) -> Array:
   r"""Computes the soft state value of a policy over discrete actions, exactly.
 
   $$V = \sum_a p_a \left(\min_i q_{ia} - \alpha \log p_a\right), \quad p = \mathrm{softmax}(\text{logits})$$
@@ -75,6 +68,8 @@ def categorical_soft_value(q: Array, logits: Array, alpha: Array | float, mask: 
     logits: `[..., A]`, of the policy; minus infinity is illegal.
     alpha: the temperature, a scalar or `[...]`, at least 0, in units of reward per nat.
     mask: `[..., A]` bool or integer, nonzero where an action is legal; None for all.
+    reduce: as in `soft_value`, for every action by itself.
+    key: consumed by a reduction that draws.
 
   Returns:
     `[...]`, the soft value; gradients flow to every argument but those of illegal actions, which get
@@ -95,11 +90,45 @@ def categorical_soft_value(q: Array, logits: Array, alpha: Array | float, mask: 
   checks.ensemble_shape('q', q, logits=logits)
   entropy = policy.entropy()
   checks.scalar_or_like('alpha', alpha, entropy=entropy)
-  return policy.expectation(minimum_over_critics(jnp.where(policy.mask, q, 0.0))) + alpha * entropy
+  return policy.expectation(reductions.apply(reduce, jnp.where(policy.mask, q, 0.0), key)) + alpha * entropy
+
+
+def bellman_target(r_t: Array, discount_t: Array, v_t: Array) -> Array:
+  r"""Backs up the value of the state arrived at, stopped.
+
+  $$y = r_t + \gamma_t V(s_t)$$
+
+  Args:
+    r_t: `[...]`, rewards.
+    discount_t: scalar or `[...]`, final bootstrap factors: gamma included, 0 only at true termination.
+    v_t: `[...]`, values of the states arrived at, soft ones in Soft Actor-Critic.
+
+  Returns:
+    `[...]`, the targets; no gradient flows through them.
+
+  Raises:
+    ValueError: the shapes don't fit.
+
+  >>> bellman_target(jnp.array([1.0, 1.0]), jnp.array([0.99, 0.0]), jnp.array([10.0, 10.0]))
+  Array([10.9, 1. ], dtype=float32)
+
+  Reference: Haarnoja et al. 2018, eq. 2, arXiv 1812.05905.
+  """
+  r_t, discount_t, v_t = checks.as_floats(r_t=r_t, discount_t=discount_t, v_t=v_t)
+  checks.same_shape(r_t=r_t, v_t=v_t)
+  checks.scalar_or_like('discount_t', discount_t, r_t=r_t)
+  return jax.lax.stop_gradient(r_t + discount_t * v_t)
 
 
 def soft_q_target(
-  r_t: Array, discount_t: Array, q_t: Array, log_prob_t: Array, alpha: Array | float
+  r_t: Array,
+  discount_t: Array,
+  q_t: Array,
+  log_prob_t: Array,
+  alpha: Array | float,
+  *,
+  reduce: ReduceFn = reductions.minimum,
+  key: PRNGKey | None = None,
 ) -> Array:
   r"""Computes the target of the critics, stopped.
 
@@ -111,6 +140,8 @@ def soft_q_target(
     q_t: `[N, ...]`, values of an action sampled at the next state, under the N target critics.
     log_prob_t: `[...]`, the log-probability of that action, in nats.
     alpha: the temperature, a scalar or `[...]`; 0 leaves the entropy out of the target.
+    reduce: as in `soft_value`.
+    key: consumed by a reduction that draws.
 
   Returns:
     `[...]`, the targets; no gradient flows through them.
@@ -127,9 +158,8 @@ def soft_q_target(
     r_t=r_t, discount_t=discount_t, q_t=q_t, log_prob_t=log_prob_t, alpha=alpha
   )
   checks.same_shape(r_t=r_t, log_prob_t=log_prob_t)
-  checks.scalar_or_like('discount_t', discount_t, r_t=r_t)
   checks.ensemble_shape('q_t', q_t, log_prob_t=log_prob_t)
-  return jax.lax.stop_gradient(r_t + discount_t * soft_value(q_t, log_prob_t, alpha))
+  return bellman_target(r_t, discount_t, soft_value(q_t, log_prob_t, alpha, reduce=reduce, key=key))
 
 
 def categorical_soft_q_target(
@@ -139,6 +169,9 @@ def categorical_soft_q_target(
   logits_t: Array,
   alpha: Array | float,
   mask_t: Array | None = None,
+  *,
+  reduce: ReduceFn = reductions.minimum,
+  key: PRNGKey | None = None,
 ) -> Array:
   r"""Computes the target of critics over discrete actions, stopped.
 
@@ -152,6 +185,8 @@ def categorical_soft_q_target(
     alpha: the temperature, a scalar or `[...]`; 0 leaves the entropy out of the target.
     mask_t: `[..., A]` bool or integer, nonzero where an action is legal at the next state; None for all. It
       may be empty where `discount_t` is 0.
+    reduce: as in `soft_value`, for every action by itself.
+    key: consumed by a reduction that draws.
 
   Returns:
     `[...]`, the targets; no gradient flows through them.
@@ -174,10 +209,10 @@ def categorical_soft_q_target(
   if mask_t is not None:
     mask_t = checks.as_mask('mask_t', mask_t)
     checks.same_shape(logits_t=logits_t, mask_t=mask_t)
-  value = categorical_soft_value(q_t, logits_t, alpha, mask_t)
-  checks.scalar_or_like('discount_t', discount_t, r_t=r_t)
+  value = categorical_soft_value(q_t, logits_t, alpha, mask_t, reduce=reduce, key=key)
+  target = bellman_target(r_t, discount_t, value)
   checks.legal_unless_terminal(Categorical(logits_t, mask_t).mask, discount_t)
-  return jax.lax.stop_gradient(r_t + discount_t * value)
+  return target
 
 
 def n_step_soft_q_target(r_t: Array, discount_t: Array, v_t: Array, n: int) -> Array:

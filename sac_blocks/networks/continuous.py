@@ -9,6 +9,7 @@ from typing import Literal
 import jax
 import jax.numpy as jnp
 
+from sac_blocks import actions
 from sac_blocks.distributions import TanhGaussian
 from sac_blocks.networks import heads, torsos
 from sac_blocks.types import ActorCritic, Array, PyTree
@@ -78,6 +79,6 @@ def make_networks(
   return ActorCritic(
     actor=torsos.network(actor, example),
     critic=torsos.ensemble(critic, num_critics, example, jnp.zeros(action_size)),
-    action_size=action_size,
+    actions=actions.sampled(action_size),
     observation_spec=observation_spec,
   )

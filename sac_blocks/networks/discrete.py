@@ -10,6 +10,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from sac_blocks import actions
 from sac_blocks.distributions import Categorical, FactoredCategorical
 from sac_blocks.networks import heads, torsos
 from sac_blocks.types import ActorCritic, Array, PyTree
@@ -96,6 +97,6 @@ def make_discrete_networks(
   return ActorCritic(
     actor=torsos.network(actor, example),
     critic=torsos.ensemble(critic, num_critics, example),
-    action_size=math.prod(sizes),
+    actions=actions.enumerated(math.prod(sizes)),
     observation_spec=observation_spec,
   )

@@ -9,6 +9,7 @@ from typing import Literal
 import jax
 import jax.numpy as jnp
 
+from sac_blocks import actions
 from sac_blocks.distributions import Categorical, Hybrid, TanhGaussian
 from sac_blocks.networks import heads, torsos
 from sac_blocks.types import ActorCritic, Array, PyTree
@@ -59,7 +60,7 @@ def make_hybrid_networks(
 
   Returns:
     The networks; the leaves of what each sees are flattened and joined in the order of the keys. Actor and
-    critics share no weights. Their `action_size` is (A, D).
+    critics share no weights.
 
   Raises:
     ValueError: an option is out of range, the mask doesn't fit the branches, or keys are asked of an
@@ -108,6 +109,6 @@ def make_hybrid_networks(
   return ActorCritic(
     actor=torsos.network(actor, example),
     critic=torsos.ensemble(critic, num_critics, example, jnp.zeros((num_actions, action_size))),
-    action_size=(num_actions, action_size),
+    actions=actions.hybrid(num_actions, action_size),
     observation_spec=observation_spec,
   )

@@ -115,35 +115,48 @@ def example(spec: PyTree) -> PyTree:
   return jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), spec)
 
 
-def network(function: Callable[..., Any], *inputs: Any) -> Network:
+def network(function: Callable[..., Any], *inputs: Any, stochastic: bool = False) -> Network:
   """Turns a Haiku function into pure functions.
 
   Args:
-    function: uses Haiku modules, without random numbers.
+    function: uses Haiku modules.
     *inputs: examples of its inputs.
+    stochastic: whether it draws random numbers, by `hk.maybe_next_rng_key()`, which is None where it is to be
+      deterministic.
 
   Returns:
     The network.
   """
-  transformed = hk.without_apply_rng(hk.transform(function))
-  return Network(lambda key: transformed.init(key, *inputs), transformed.apply)
+  transformed = hk.transform(function)
+
+  def apply(params: PyTree, *inputs: Any, key: PRNGKey | None = None) -> Any:
+    return transformed.apply(params, key, *inputs)
+
+  return Network(lambda key: transformed.init(key, *inputs), apply, stochastic)
 
 
-def ensemble(function: Callable[..., Array], size: int, *inputs: Any) -> Network:
-  """Turns a Haiku function into an ensemble of networks, each with weights of its own.
+def ensemble(function: Callable[..., Array], size: int, *inputs: Any, stochastic: bool = False) -> Network:
+  """Turns a Haiku function into an ensemble of networks, each with weights and random numbers of its own.
 
   Args:
-    function: uses Haiku modules, without random numbers.
+    function: uses Haiku modules.
     size: N, the number of members.
     *inputs: examples of its inputs, which all members share.
+    stochastic: as in `network`.
 
   Returns:
     The network, whose params and output lead with the axis `[N]`.
   """
-  transformed = hk.without_apply_rng(hk.transform(function))
+  transformed = hk.transform(function)
   shared = [None] * len(inputs)
 
   def init(key: PRNGKey) -> PyTree:
     return jax.vmap(transformed.init, in_axes=(0, *shared))(jax.random.split(key, size), *inputs)
 
-  return Network(init, jax.vmap(transformed.apply, in_axes=(0, *shared)))
+  def apply(params: PyTree, *inputs: Any, key: PRNGKey | None = None) -> Array:
+    keys = None if key is None else jax.random.split(key, size)
+    return jax.vmap(transformed.apply, in_axes=(0, None if key is None else 0, *shared))(
+      params, keys, *inputs
+    )
+
+  return Network(init, apply, stochastic)

@@ -1,20 +1,8 @@
-"""Objectives: losses bound to networks, ready for `gradient_step`."""
+"""Objectives: losses bound to networks, for every kind of action, ready for `gradient_step`."""
 
-from sac_blocks.objectives.sac import actor_objective, critic_objective, temperature_objective
-from sac_blocks.objectives.sac_discrete import discrete_actor_objective, discrete_critic_objective
-from sac_blocks.objectives.sac_hybrid import (
-  hybrid_actor_objective,
-  hybrid_critic_objective,
-  hybrid_temperature_objective,
-)
+from sac_blocks.objectives.actor import actor_objective
+from sac_blocks.objectives.critic import critic_objective
+from sac_blocks.objectives.sums import weighted_sum
+from sac_blocks.objectives.temperature import temperature_objective
 
-__all__ = [
-  'actor_objective',
-  'critic_objective',
-  'discrete_actor_objective',
-  'discrete_critic_objective',
-  'hybrid_actor_objective',
-  'hybrid_critic_objective',
-  'hybrid_temperature_objective',
-  'temperature_objective',
-]
+__all__ = ['actor_objective', 'critic_objective', 'temperature_objective', 'weighted_sum']

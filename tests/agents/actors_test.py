@@ -15,6 +15,7 @@ pytest.importorskip('acme')
 from agents import actors
 from agents.learner import BlocksLearner
 from sac_blocks import ActorCritic, Categorical, Network, recipes
+from sac_blocks import actions as kinds
 from tests.plain_networks import make_plain_networks
 from tests.recipes.sac_test import make_batch
 
@@ -105,7 +106,7 @@ def test_a_warm_up_is_uniform_for_as_long_as_it_lasts_and_not_in_evaluation():
     shape = (*obs.shape[:-1], 4)
     return Categorical(jnp.broadcast_to(logits, shape), jnp.broadcast_to(jnp.arange(4) < 3, shape))
 
-  networks = ActorCritic(Network(init, policy), Network(init, lambda p, obs: p), action_size=4)
+  networks = ActorCritic(Network(init, policy), Network(init, lambda p, obs: p), actions=kinds.enumerated(4))
   algorithm = recipes.sac_discrete(networks)
   source = RemoteSource({'actor': init(None)})
 

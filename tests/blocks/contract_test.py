@@ -67,7 +67,7 @@ CASES = {
   'polyak_step': Case(lambda axis: track()),
   'map_component': Case(
     lambda axis: blocks.map_component(
-      'critic', lambda params: jax.tree.map(lambda x: jnp.clip(x, -0.1, 0.1), params['critic'])
+      'critic', lambda params, info: jax.tree.map(lambda x: jnp.clip(x, -0.1, 0.1), params['critic'])
     )
   ),
   'scheduled_value': Case(lambda axis: schedule()),

@@ -30,7 +30,7 @@ def init(networks: sb.ActorCritic) -> Any:
 )
 def test_any_leading_shape_and_number_of_critics(leading: Any, num_actions: int, num_critics: int):
   networks = make_discrete_networks(SPEC, num_actions, hidden_sizes=(8, 8), num_critics=num_critics)
-  assert networks.action_size == num_actions
+  assert networks.actions.num_actions == num_actions
 
   def outputs(key: Any, obs: Any) -> Any:
     policy = networks.actor.apply(networks.actor.init(key), obs)
@@ -52,7 +52,7 @@ def test_factored_actions_have_factors_in_the_actor_and_joint_actions_in_the_cri
 ):
   networks = make_discrete_networks(with_mask(5), sizes, hidden_sizes=(8,), num_critics=3)
   joint = math.prod(sizes)
-  assert networks.action_size == joint
+  assert networks.actions.num_actions == joint
 
   def outputs(key: Any, obs: Any) -> Any:
     actor, critic = networks.actor.init(key), networks.critic.init(key)

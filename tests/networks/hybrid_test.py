@@ -27,7 +27,7 @@ def small(spec: Any = SPEC, **options: Any) -> Any:
 @pytest.mark.parametrize('num_critics', [1, 3])
 def test_any_leading_shape_and_number_of_critics(leading: tuple[int, ...], shared: bool, num_critics: int):
   networks, actor, critic = small(shared=shared, num_critics=num_critics)
-  assert networks.action_size == (4, 2)
+  assert (networks.actions.num_actions, networks.actions.num_dimensions) == (4, 2)
   obs = jnp.ones((*leading, 3))
   policy = networks.actor.apply(actor, obs)
   assert policy.shared == shared

@@ -14,7 +14,7 @@ import optax
 import pytest
 
 import sac_blocks as sb
-from sac_blocks import ActorCritic, Network, Transition, recipes
+from sac_blocks import ActorCritic, Network, Transition, recipes, reductions
 from tests.numerics import enable_x64, finite_differences
 
 FEATURES = 3
@@ -65,7 +65,7 @@ def make_networks(
   return ActorCritic(
     Network(init(FEATURES, ACTIONS), actor),
     Network(init(num_critics, FEATURES, ACTIONS), critic),
-    ACTIONS,
+    sb.actions.enumerated(ACTIONS),
     {
       'x': jax.ShapeDtypeStruct((FEATURES,), np.float32),
       'action_mask': jax.ShapeDtypeStruct((ACTIONS,), np.bool_),
@@ -163,7 +163,7 @@ class NumPySACDiscrete:
     params: Any,
     *,
     ratio: float = 0.5,
-    over_critics: str = 'min',
+    reduce: Any = np.min,
     entropy_backup: bool = True,
     huber: bool = False,
     factored: bool = False,
@@ -172,7 +172,7 @@ class NumPySACDiscrete:
     self.params = jax.tree.map(lambda x: np.asarray(x, np.float64), params)
     self.ratio, self.entropy_backup, self.huber = ratio, entropy_backup, huber
     self.factored, self.masked = factored, masked
-    self.reduce = np.min if over_critics == 'min' else np.mean
+    self.reduce = reduce
 
   def policy(self, actor: Any, obs: Any, row: int) -> dict[int, float]:
     """Returns {action: probability} of the legal actions."""
@@ -247,10 +247,10 @@ class NumPySACDiscrete:
   [
     (1, {}, {}),
     (2, {'entropy_backup': False}, {}),
-    (2, {'over_critics': 'mean'}, {'masked': False}),
+    (2, {'reduce': reductions.mean}, {'masked': False}),
     (2, {'pointwise_loss': optax.huber_loss}, {'factored': True}),
     (5, {'target_entropy_ratio': 0.9}, {}),
-    (5, {'over_critics': 'mean'}, {'factored': True}),
+    (5, {'reduce': reductions.mean}, {'factored': True}),
   ],
 )
 def test_three_updates_are_those_of_numpy(num_critics: int, options: dict[str, Any], kind: dict[str, bool]):
@@ -261,7 +261,7 @@ def test_three_updates_are_those_of_numpy(num_critics: int, options: dict[str, A
     reference = NumPySACDiscrete(
       state.params,
       ratio=options.get('target_entropy_ratio', 0.5),
-      over_critics=options.get('over_critics', 'min'),
+      reduce=np.mean if 'reduce' in options else np.min,
       entropy_backup=options.get('entropy_backup', True),
       huber='pointwise_loss' in options,
       **kind,
@@ -620,7 +620,6 @@ def test_two_devices_take_the_step_of_the_whole_batch():
     ({'target_entropy': math.nan}, 'target_entropy'),
     ({'target_entropy_ratio': -0.1}, r'target_entropy_ratio must lie in \[0.0, 1.0\], got -0.1'),
     ({'target_entropy_ratio': 1.1}, r'target_entropy_ratio must lie in \[0.0, 1.0\], got 1.1'),
-    ({'over_critics': 'max'}, "over_critics must be 'min' or 'mean', got 'max'"),
     ({'tau': 1.5}, r'tau must lie in \[0.0, 1.0\], got 1.5'),
     ({'initial_alpha': 0.0}, r'initial_alpha must lie in \(0.0, inf\], got 0.0'),
     ({'target_update_period': 0}, 'n of at least 1, got 0'),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from typing import Any
 
 import jax
@@ -13,7 +14,6 @@ import pytest
 
 import sac_blocks as sb
 from sac_blocks import ActorCritic, Network, Transition, objectives, recipes
-from tests.numerics import raises_naming
 from tests.references import hybrid_soft_actor_critic as reference
 
 # A bandit of four branches, r = offset - steepness (x - best)^2, of which the last pays best but is illegal.
@@ -53,7 +53,7 @@ def make_bandit_networks(shared: bool = False, num_critics: int = 2) -> ActorCri
     powers = jnp.concatenate([x**0, x, x**2], axis=-1)
     return jnp.stack([jnp.sum(powers * w, axis=-1) for w in params])
 
-  return ActorCritic(Network(init_actor, actor), Network(init_critic, critic), (4, 1))
+  return ActorCritic(Network(init_actor, actor), Network(init_critic, critic), sb.actions.hybrid(4, 1))
 
 
 def make_batch(size: int = 8, seed: int = 0, **changes: Any) -> Transition:
@@ -215,19 +215,19 @@ def branches_by_hand(params: Any, component: str, obs: Any, key: Any) -> Any:
   return q, np.tile(params['actor']['logits'], (8, 1)), np.asarray(log_prob), LEGAL & (obs != 0.0)
 
 
-@pytest.mark.parametrize('over_critics', ['min', 'mean'])
+@pytest.mark.parametrize('reduction', ['minimum', 'mean'])
 @pytest.mark.parametrize('entropy_backup', [True, False])
 @pytest.mark.parametrize('weighted', [True, False])
-def test_critic_objective_by_hand(over_critics: Any, entropy_backup: bool, weighted: bool):
+def test_critic_objective_by_hand(reduction: str, entropy_backup: bool, weighted: bool):
   params, key = make_params(), jax.random.key(3)
   weights = np.linspace(0.2, 1.0, 8).astype(np.float32) if weighted else None
   batch = make_terminal_batch(weights=weights)
-  objective = objectives.hybrid_critic_objective(
-    make_bandit_networks(), over_critics=over_critics, entropy_backup=entropy_backup
+  objective = objectives.critic_objective(
+    make_bandit_networks(), reduce=getattr(sb.reductions, reduction), entropy_backup=entropy_backup
   )
   loss, aux = objective.loss(params, batch, key, {})
   q_t, logits, log_prob, mask = branches_by_hand(params, 'target_critic', batch.obs_t, key)
-  q_t = q_t.mean(axis=0, keepdims=True) if over_critics == 'mean' else q_t
+  q_t = q_t.mean(axis=0, keepdims=True) if reduction == 'mean' else q_t
   alphas = (0.3, 0.7) if entropy_backup else (0.0, 0.0)
   target = reference.hybrid_soft_q_target(batch.r_t, batch.discount_t, q_t, logits, log_prob, *alphas, mask)
   taken = zip(batch.a_tm1['discrete'], batch.a_tm1['continuous'][:, 0], strict=True)
@@ -239,24 +239,24 @@ def test_critic_objective_by_hand(over_critics: Any, entropy_backup: bool, weigh
   assert target[7] == pytest.approx(batch.r_t[7])
 
 
-@pytest.mark.parametrize('over_critics', ['min', 'mean'])
-def test_actor_and_temperature_objectives_by_hand(over_critics: Any):
+@pytest.mark.parametrize('reduction', ['minimum', 'mean'])
+def test_actor_and_temperature_objectives_by_hand(reduction: str):
   params, key, networks = make_params(), jax.random.key(3), make_bandit_networks()
   batch = make_terminal_batch()
   batch = batch._replace(obs_tm1=batch.obs_t)
-  objective = objectives.hybrid_actor_objective(networks, over_critics=over_critics)
+  objective = objectives.actor_objective(networks, reduce=getattr(sb.reductions, reduction))
   loss, aux = objective.loss(params, batch, key, {})
   q, logits, log_prob, mask = branches_by_hand(params, 'critic', batch.obs_tm1, key)
-  q = q.mean(axis=0, keepdims=True) if over_critics == 'mean' else q
+  q = q.mean(axis=0, keepdims=True) if reduction == 'mean' else q
   losses, discrete, continuous = reference.hybrid_actor_loss(logits, log_prob, q, 0.3, 0.7, mask)
   np.testing.assert_allclose(loss, losses.mean(), rtol=1e-5)
-  np.testing.assert_allclose(aux['discrete_entropy'], discrete, rtol=1e-5)
-  np.testing.assert_allclose(aux['continuous_entropy'], continuous, rtol=1e-4, atol=1e-5)
+  np.testing.assert_allclose(aux['entropy']['discrete'], discrete, rtol=1e-5)
+  np.testing.assert_allclose(aux['entropy']['continuous'], continuous, rtol=1e-4, atol=1e-5)
   np.testing.assert_allclose(aux['policy_entropy_discrete'], discrete.mean(), rtol=1e-5)
   np.testing.assert_allclose(aux['policy_entropy_continuous'], continuous.mean(), rtol=1e-4)
   np.testing.assert_array_equal(aux['legal'], mask)
-  objective = objectives.hybrid_temperature_objective(
-    lambda info: sb.discrete_target_entropy(info['legal'], 0.5), -2.0
+  objective = objectives.temperature_objective(
+    {'discrete': lambda info: sb.discrete_target_entropy(info['legal'], 0.5), 'continuous': -2.0}
   )
   loss, added = objective.loss(params, batch, key, aux)
   goal = 0.5 * math.log(3.0) * 7 / 8
@@ -268,17 +268,19 @@ def test_actor_and_temperature_objectives_by_hand(over_critics: Any):
   assert objective.metrics == ('alpha_discrete', 'alpha_continuous', 'target_entropy_discrete')
 
 
-def test_temperature_objective_says_whose_entropy_it_lacks():
-  objective = objectives.hybrid_temperature_objective(0.5, -1.0)
-  with pytest.raises(KeyError, match="hybrid_temperature_objective reads 'discrete_entropy'"):
+def test_temperature_objective_says_which_parts_differ():
+  objective = objectives.temperature_objective({'discrete': 0.5, 'continuous': -1.0})
+  with pytest.raises(
+    ValueError, match=r"must have the same parts, got \['continuous', 'discrete'\], None and"
+  ):
     objective.loss(make_params(), make_batch(), jax.random.key(0), {'entropy': jnp.zeros(8)})
 
 
 @pytest.mark.parametrize('shape', [(8,), (1, 1), (8, 2), (8, 1, 1)])
 def test_stored_actions_that_would_broadcast_are_refused(shape: tuple[int, ...]):
   action = {'discrete': np.zeros(8, np.int32), 'continuous': np.zeros(shape, np.float32)}
-  objective = objectives.hybrid_critic_objective(make_bandit_networks())
-  with raises_naming(a_tm1_continuous=shape):
+  objective = objectives.critic_objective(make_bandit_networks())
+  with pytest.raises(ValueError, match=re.escape(str(shape))):
     objective.loss(make_params(), make_batch(a_tm1=action), jax.random.key(0), {})
 
 
@@ -391,7 +393,7 @@ def test_policies_act_on_legal_branches():
   [
     (
       {'initial_alpha': {'discrete': 1.0}},
-      'initial_alpha must be a number or a dict of discrete and continuous',
+      "initial_alpha must be a number or a dict of .'continuous', 'discrete'.",
     ),
     (
       {'initial_alpha': {'discrete': 1.0, 'continuous': 0.0}},
@@ -399,7 +401,6 @@ def test_policies_act_on_legal_branches():
     ),
     ({'target_entropy_ratio': 1.5}, 'target_entropy_ratio must lie in'),
     ({'target_entropy_scale': -1.0}, 'target_entropy_scale must lie in'),
-    ({'over_critics': 'max'}, "over_critics must be 'min' or 'mean', got 'max'"),
   ],
 )
 def test_wrong_options_are_named(options: dict[str, Any], message: str):

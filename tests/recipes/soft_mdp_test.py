@@ -35,7 +35,7 @@ def make_tables(mask: np.ndarray, joint_mask: np.ndarray, num_critics: int = 2) 
   return sb.ActorCritic(
     sb.Network(lambda key: 0.1 * jax.random.normal(key, mask.shape), actor),
     sb.Network(init_critic, lambda params, obs: params[:, obs]),
-    action_size=joint_mask.shape[1],
+    actions=sb.actions.enumerated(joint_mask.shape[1]),
   )
 
 
@@ -96,7 +96,7 @@ def assert_solved(
   ('num_critics', 'options'),
   [
     (2, {}),
-    (2, {'over_critics': 'mean'}),
+    (2, {'reduce': sb.reductions.mean}),
     (1, {'tau': 1.0, 'target_update_period': 20}),
   ],
   ids=['minimum', 'mean', 'one_critic_with_hard_copies'],

@@ -64,7 +64,7 @@ def test_networks_refuse_what_sac_cannot_act_in():
     make_networks(box(-2.0, 2.0))
   with pytest.raises(ValueError, match=r'actions of shape \(D,\)'):
     make_networks(box(shape=(2, 2)))
-  assert make_networks(box()).action_size == 2
+  assert make_networks(box()).actions.num_dimensions == 2
 
 
 def test_every_option_reaches_the_recipe(monkeypatch: pytest.MonkeyPatch):

@@ -78,11 +78,11 @@ def test_a_final_ratio_makes_a_linear_schedule_over_updates(monkeypatch: pytest.
 
 
 def test_networks_follow_the_spec():
-  assert make_networks(spec(specs.DiscreteArray(3))).action_size == 3
+  assert make_networks(spec(specs.DiscreteArray(3))).actions.num_actions == 3
   factored = specs.BoundedArray((4,), np.int32, 0, [2, 2, 1, 2])
-  assert make_networks(spec(factored)).action_size == 54
+  assert make_networks(spec(factored)).actions.num_actions == 54
   # One bound for all factors.
-  assert make_networks(spec(specs.BoundedArray((2,), np.int64, 0, 4))).action_size == 25
+  assert make_networks(spec(specs.BoundedArray((2,), np.int64, 0, 4))).actions.num_actions == 25
 
 
 @pytest.mark.parametrize(
@@ -104,7 +104,7 @@ def test_a_mask_that_does_not_fit_is_refused():
     'observation': specs.Array((3,), np.float32),
     'action_mask': specs.Array((3,), bool),
   }
-  assert make_networks(spec(specs.DiscreteArray(3), observations)).action_size == 3
+  assert make_networks(spec(specs.DiscreteArray(3), observations)).actions.num_actions == 3
   with pytest.raises(ValueError, match=r'action_mask must be bool of shape \(4,\)'):
     make_networks(spec(specs.DiscreteArray(4), observations))
   observations['action_mask'] = specs.Array((3,), np.float32)
