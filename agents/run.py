@@ -18,9 +18,8 @@ from pathlib import Path
 from absl import flags
 
 from agents.command import flags as command_flags
-from agents.command import overrides, preparation, quiet
-from agents.command.settings import Settings
-from agents.command.usage import RunError, UsageError, usage_errors
+from agents.command import options, preparation
+from agents.command.settings import RunError, Settings, UsageError, usage_errors
 from agents.records import metrics
 
 # What runners do not have in common.
@@ -53,9 +52,9 @@ def _new_run(parsed: flags.FlagValues) -> tuple[Settings, Path]:
       f'the log directory {directory} is not empty, continue its run with --resume or choose another'
     )
   with usage_errors(ValueError, about='--config_overrides: '):
-    config = overrides.parse(parsed.config_overrides)
+    config = options.parse(parsed.config_overrides)
   with usage_errors(ValueError, about='--network_overrides: '):
-    networks = overrides.parse(parsed.network_overrides)
+    networks = options.parse(parsed.network_overrides)
   settings = Settings(
     agent=parsed.agent,
     env=env,
@@ -91,7 +90,7 @@ def _resumed_run(parsed: flags.FlagValues) -> tuple[Settings, Path]:
       )
   for flag, stored in (('config_overrides', settings.config), ('network_overrides', settings.networks)):
     with usage_errors(ValueError, about=f'--{flag}: '):
-      given = overrides.parse(getattr(parsed, flag))
+      given = options.parse(getattr(parsed, flag))
     # The settings were written as JSON, which has no tuples.
     for name, value in json.loads(json.dumps(given, default=repr)).items():
       if name not in stored or stored[name] != value:
@@ -188,7 +187,7 @@ def _saved_steps(settings: Settings, directory: Path) -> int:
     from agents.anakin import callbacks
 
     return callbacks.saved_steps(directory / 'checkpoints') or 0
-  from agents import checkpointing
+  from agents.acme import checkpointing
 
   with usage_errors(ValueError):
     return checkpointing.saved_steps(directory / 'checkpoints')
@@ -292,7 +291,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     The exit code: 0 after a whole run, 1 if a node of it failed, 2 if it can't be started as asked, 130 after
     Ctrl-C.
   """
-  quiet.before_imports()
+  preparation.quieten_imports()
   try:
     return _run(sys.argv if argv is None else argv)
   except UsageError as error:

@@ -74,7 +74,7 @@ os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
 # Gym, which Acme imports, asks its users to move to Gymnasium.
 with contextlib.redirect_stderr(io.StringIO()):
   from agents import environments, experiments, sac
-  from agents.builder import BlocksBuilder
+  from agents.acme import BlocksBuilder
 
 import acme
 import chex

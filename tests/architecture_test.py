@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import graphlib
 import importlib
 import pathlib
 import re
@@ -30,6 +31,43 @@ LAYERS = {
   'recipes': {'types', 'checks', 'reductions', 'actions', 'losses', 'blocks', 'objectives'},
   'networks': {'types', 'distributions', 'actions'},
 }
+
+# What each folder and top-level module of agents may import of the others, the lowest first.
+AGENTS = {
+  'optional': set(),
+  'data_parallel': set(),
+  'records': set(),
+  'config': {'data_parallel'},
+  'environments': {'optional'},
+  'acme.replay': set(),
+  'acme': {'acme.replay', 'config', 'data_parallel'},
+  'acme.local': {'acme'},
+  'acme.distributed': {'acme', 'data_parallel'},
+  'experiments': {'acme', 'acme.local', 'acme.distributed'},
+  # Their builders only.
+  'sac': {'config', 'acme'},
+  'sac_discrete': {'config', 'acme'},
+  'anakin.environments': {'optional'},
+  'anakin': {'anakin.environments', 'config', 'data_parallel'},
+  'anakin.callbacks': {'anakin', 'anakin.environments', 'optional', 'records'},
+  'command': {
+    'acme',
+    'acme.distributed',
+    'anakin',
+    'anakin.callbacks',
+    'anakin.environments',
+    'config',
+    'environments',
+    'experiments',
+    'records',
+    'sac',
+    'sac_discrete',
+  },
+  'run': {'acme', 'anakin.callbacks', 'command', 'records'},
+}
+
+# What only agents.acme may import.
+ACME = ('acme', 'courier', 'launchpad', 'reverb', 'tensorflow')
 
 HEAVY = ('acme', 'haiku', 'launchpad', 'reverb', 'sonnet', 'tensorflow', 'tensorflow_probability')
 
@@ -63,6 +101,88 @@ def test_sac_blocks_imports_only_downwards(path: pathlib.Path):
     )
 
 
+def part_of_agents(name: str) -> str:
+  """The entry of the table that a module, or a name in one, belongs to."""
+  below = name.removeprefix('agents.')
+  fitting = [part for part in AGENTS if f'{below}.'.startswith(f'{part}.')]
+  assert fitting, f'{name} is in no entry of the table'
+  return max(fitting, key=len)
+
+
+def imported_parts() -> dict[str, set[str]]:
+  """What each part of agents imports of the others."""
+  found: dict[str, set[str]] = {part: set() for part in AGENTS}
+  for path in files('agents'):
+    module = dotted(path)
+    if module == 'agents':
+      continue
+    part = part_of_agents(module)
+    for name in imports(path):
+      # A package may re-export what is in its folders.
+      re_exported = path.name == '__init__.py' and name.startswith(f'{module}.')
+      if name.startswith('agents.') and not re_exported:
+        found[part] |= {part_of_agents(name)} - {part}
+  return found
+
+
+def test_the_parts_of_agents_import_only_downwards():
+  assert set(AGENTS) == {
+    path.removesuffix('/').removesuffix('.py').replace('/', '.') for path in parts_of_agents()
+  }
+  for part, found in imported_parts().items():
+    assert found <= AGENTS[part], f'agents.{part} imports {sorted(found - AGENTS[part])}'
+
+
+@pytest.mark.parametrize('parts', [AGENTS, imported_parts()], ids=['allowed', 'found'])
+def test_the_parts_of_agents_import_in_no_circle(parts: dict[str, set[str]]):
+  assert set(graphlib.TopologicalSorter(parts).static_order()) == set(AGENTS)
+
+
+@pytest.mark.parametrize('path', files('agents'), ids=dotted)
+def test_only_agents_acme_imports_acme(path: pathlib.Path):
+  if not dotted(path).startswith('agents.acme'):
+    assert [name for name in imports(path) if name.split('.')[0] in ACME] == []
+
+
+def test_of_an_agent_only_the_builder_needs_acme():
+  for package in ('agents/sac', 'agents/sac_discrete'):
+    importers = [p.name for p in files(package) if any(n.startswith('agents.acme.') for n in imports(p))]
+    assert importers == ['builder.py']
+
+
+def parts_of_agents() -> set[str]:
+  """The folders of agents at any depth, with a slash at their end, and the modules at the top."""
+  root = ROOT / 'agents'
+  folders = {f'{path.parent.relative_to(root)}/' for path in files('agents') if path.parent != root}
+  return folders | {path.name for path in root.glob('*.py')} - {'__init__.py'}
+
+
+def drawn_parts(text: str) -> list[str]:
+  """The paths in a tree of which each line is a name, indented by two spaces, and what it is."""
+  drawn, above = [], []
+  for line in text.splitlines():
+    name, _, meaning = line.strip().partition(' ')
+    assert meaning.strip(), f'{name} has no meaning'
+    depth = (len(line) - len(line.lstrip())) // 2 - 1
+    above[depth:] = [name]
+    drawn.append(''.join(above))
+  return drawn
+
+
+def test_the_drawing_of_agents_names_what_is_there():
+  tree = re.search(r'```\nagents/\n(.*?)```', (ROOT / 'agents' / 'README.md').read_text(), re.DOTALL)
+  assert tree is not None
+  drawn = drawn_parts(tree.group(1))
+  assert len(drawn) == len(set(drawn))
+  assert set(drawn) == parts_of_agents()
+
+
+def test_drawings_are_read_by_their_indentation():
+  assert drawn_parts('  a/  x\n    b/  y\n    c/  z\n  d.py  w\n') == ['a/', 'a/b/', 'a/c/', 'd.py']
+  with pytest.raises(AssertionError, match='b/ has no meaning'):
+    drawn_parts('  a/  x\n  b/\n')
+
+
 def test_only_networks_import_haiku():
   importers = {
     dotted(path)
@@ -76,7 +196,7 @@ def test_only_networks_import_haiku():
 
 def test_only_the_compatibility_module_asks_which_acme_is_installed():
   for path in files('agents'):
-    if path.name != 'acme_compat.py':
+    if dotted(path) != 'agents.acme.compat':
       source = path.read_text()
       assert not re.search(r'hasattr\(acme|acme\.__version__|find_spec\(.acme', source), dotted(path)
 

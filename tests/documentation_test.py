@@ -295,7 +295,7 @@ def test_names_come_from_every_package():
   } <= names
   # On demand, by inheritance, behind a decorator, and a value.
   assert {'agents.sac.SACBuilder', 'agents.config.ReplayConfig', 'agents.experiments.run_experiment'} <= names
-  assert {'agents.anakin.Callback', 'agents.acme_compat.Networks'} <= names
+  assert {'agents.anakin.Callback', 'agents.acme.compat.Networks'} <= names
   with pytest.raises(LookupError, match='soft_values is neither imported from here nor defined'):
     docstrings.find('sac_blocks', 'soft_values')
 

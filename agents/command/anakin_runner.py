@@ -16,8 +16,8 @@ from agents import anakin
 from agents.anakin import callbacks
 from agents.anakin.devices import Devices
 from agents.anakin.environments import Environment
-from agents.command import overrides
-from agents.command.registry import Agent
+from agents.command import options
+from agents.command.options import Agent
 from agents.command.reporting import CURVE_FILE_NAME, device_name, learner_period
 from agents.command.settings import Settings
 from agents.config import ReplayConfig
@@ -51,11 +51,11 @@ def convert_options(agent: Agent, values: Mapping[str, Any]) -> dict[str, Any]:
   # What else the agent has about replay holds for Reverb's.
   unused = _field_names(ReplayConfig) - _LOOP
   types_by_name = {
-    **{name: kind for name, kind in overrides.option_types(anakin.AnakinConfig).items() if name in _LOOP},
-    **{name: kind for name, kind in overrides.option_types(agent.config).items() if name not in unused},
+    **{name: kind for name, kind in options.option_types(anakin.AnakinConfig).items() if name in _LOOP},
+    **{name: kind for name, kind in options.option_types(agent.config).items() if name not in unused},
   }
   defaults = {**dataclasses.asdict(anakin.AnakinConfig()), **dataclasses.asdict(agent.config())}
-  converted = overrides.convert(values, types_by_name)
+  converted = options.convert(values, types_by_name)
   return {name: converted.get(name, defaults[name]) for name in types_by_name}
 
 

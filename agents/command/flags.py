@@ -8,8 +8,8 @@ from typing import Any
 
 from absl import flags
 
-from agents.command.registry import AGENTS
-from agents.command.usage import UsageError
+from agents.command.options import AGENTS
+from agents.command.settings import UsageError
 
 
 class _NumberParser(flags.ArgumentParser):

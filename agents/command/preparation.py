@@ -2,22 +2,39 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import importlib.util
+import os
 import platform
 import types
 from collections.abc import Sequence
 from typing import Any
 
+from absl import logging
+
 from agents import environments
-from agents.command import overrides
-from agents.command.registry import AGENTS, Agent
-from agents.command.settings import Settings
-from agents.command.usage import UsageError, usage_errors
+from agents.command import options
+from agents.command.options import AGENTS, Agent
+from agents.command.settings import Settings, UsageError, usage_errors
 
 _LOGGING_MODULES = ('matplotlib', 'tensorboardX', 'tqdm')
 _ACME_MODULES = ('acme', 'launchpad', 'reverb', 'tensorflow', *_LOGGING_MODULES)
 _ON_DEVICE_MODULES = ('orbax.checkpoint', *_LOGGING_MODULES)
+
+
+def quieten_imports() -> None:
+  """Keeps what TensorFlow, absl and Gym say about themselves off the terminal; warnings and errors stay.
+
+  They read the setting, or print, when they are imported.
+  """
+  os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '2')
+  logging.set_verbosity(logging.WARNING)
+  with contextlib.suppress(ImportError):
+    # Gym, which Acme imports, asks its users to move to Gymnasium.
+    from gym_notices import notices  # type: ignore[import-not-found]
+
+    notices.notices.clear()
 
 
 def prepare(settings: Settings) -> tuple[Settings, Any]:
@@ -29,7 +46,7 @@ def prepare(settings: Settings) -> tuple[Settings, Any]:
     settings: with the overrides as they were given.
 
   Returns:
-    The settings with all options, and the runner, see `runner.Runner`.
+    The settings with all options, and the runner, see `acme_runners.Runner`.
 
   Raises:
     UsageError: there can be no such run.
@@ -52,7 +69,7 @@ def _prepare_with_acme(settings: Settings) -> tuple[Settings, Any]:
     # The memory of an accelerator is the learner's, which is another process.
     jax.config.update('jax_platforms', 'cpu')
   with usage_errors(ValueError, about='--config_overrides: '):
-    config = agent.config(**overrides.convert(settings.config, overrides.option_types(agent.config)))
+    config = agent.config(**options.convert(settings.config, options.option_types(agent.config)))
   networks = _network_options(settings, agent)
   _check_learning(settings, 'min_replay_size', config.min_replay_size)
   with usage_errors(ValueError):
@@ -69,10 +86,10 @@ def _prepare_with_acme(settings: Settings) -> tuple[Settings, Any]:
 
 def _make_acme_runner(settings: Settings, agent: Agent, environment: Any) -> Any:
   if settings.runner == 'distributed':
-    from agents.command.distributed_runner import DistributedRunner
+    from agents.command.acme_runners import DistributedRunner
 
     return DistributedRunner(settings, agent, environment)
-  from agents.command.local_runner import LocalRunner
+  from agents.command.acme_runners import LocalRunner
 
   return LocalRunner(settings, agent, environment)
 
@@ -95,7 +112,7 @@ def _prepare_on_device(settings: Settings) -> tuple[Settings, Any]:
 
 def _network_options(settings: Settings, agent: Agent) -> dict[str, Any]:
   with usage_errors(ValueError, about='--network_overrides: '):
-    return overrides.convert(settings.networks, overrides.option_types(agent.network_options))
+    return options.convert(settings.networks, options.option_types(agent.network_options))
 
 
 def _check_learning(settings: Settings, option: str, steps: int) -> None:

@@ -1,12 +1,13 @@
-"""The settings of a run, kept as `config.json` beside its results."""
+"""The settings of a run, kept as `config.json` beside its results, and the errors of a run that cannot be."""
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import os
 import platform
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -103,3 +104,28 @@ class Settings:
       raise ValueError(f'{directory} holds no run: it has no {FILE_NAME}') from None
     except (json.JSONDecodeError, KeyError, TypeError):
       raise ValueError(f'{path} does not hold the settings of a run') from None
+
+
+class UsageError(Exception):
+  """What was asked for cannot be done; the message is one sentence for whoever asked."""
+
+
+class RunError(Exception):
+  """A part of a run that works in a process of its own failed; the message says which, and how it ended."""
+
+
+@contextlib.contextmanager
+def usage_errors(*kinds: type[Exception], about: str = '') -> Iterator[None]:
+  """Turns exceptions whose message says what is wrong with a setting into usage errors.
+
+  Args:
+    *kinds: of exceptions.
+    about: goes before their message.
+
+  Raises:
+    UsageError: one of them was raised.
+  """
+  try:
+    yield
+  except kinds as error:
+    raise UsageError(f'{about}{error}') from error

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from agents.builder import BlocksBuilder
+from agents.acme.builder import BlocksBuilder
 from agents.sac.config import SACConfig, make_algorithm
 from sac_blocks import ActorCritic, Algorithm
 

@@ -184,7 +184,7 @@ def test_the_builder_spreads_its_learner_over_the_devices_of_the_configuration()
 
 def test_each_process_reads_its_part_of_a_batch(monkeypatch):
   pytest.importorskip('acme')
-  from agents import replay
+  from agents.acme import replay
   from agents.sac import SACBuilder, SACConfig
 
   read = {}

@@ -13,10 +13,9 @@ import time
 import pytest
 
 from agents import run
-from agents.checkpointing import Checkpointer
+from agents.acme.checkpointing import Checkpointer
 from agents.command import flags as command_flags
-from agents.command.settings import Settings
-from agents.command.usage import UsageError
+from agents.command.settings import Settings, UsageError
 from agents.records import metrics
 
 _TINY = (
@@ -226,7 +225,7 @@ def test_a_slip_is_answered_fast():
 _SECOND_INTERRUPT = """
 import os, signal, time
 from agents import run
-from agents.checkpointing import Checkpointer
+from agents.acme.checkpointing import Checkpointer
 with run.interruptible():
   try:
     os.kill(os.getpid(), signal.SIGINT)

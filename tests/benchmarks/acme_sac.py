@@ -65,7 +65,8 @@ def make_learner(side: str, hidden: int, batch_size: int, updates: int) -> Any:
   import jax
   import numpy as np
 
-  from agents import acme_compat, sac
+  from agents import sac
+  from agents.acme import compat
   from acme import types  # isort: skip
   from acme.utils import loggers  # isort: skip
   import reverb
@@ -84,7 +85,7 @@ def make_learner(side: str, hidden: int, batch_size: int, updates: int) -> Any:
   if side == 'ours':
     config = sac.SACConfig(batch_size=batch_size, num_sgd_steps_per_step=updates)
     networks = sac.make_networks(spec, hidden_sizes=(hidden, hidden))
-    counter = acme_compat.Counter()
+    counter = compat.Counter()
     return sac.SACBuilder(config).make_learner(
       key, networks, samples, lambda label: quiet, spec, counter=counter
     )
@@ -130,7 +131,8 @@ def acting() -> None:
   import jax
   import numpy as np
 
-  from agents import acme_compat, sac  # noqa: F401  (mends Acme before acme.jax is imported)
+  from agents import sac
+  from agents.acme import compat  # noqa: F401  (mends Acme before acme.jax is imported)
   from acme.agents.jax import actor_core, actors  # isort: skip
   from acme.agents.jax.sac import networks as acme_networks  # isort: skip
   from acme.jax import variable_utils  # isort: skip
@@ -203,13 +205,13 @@ def loop_in_process(side: str, started: float) -> float:
     )
     experiments.run_experiment(experiment, num_eval_episodes=0)
   else:
-    from agents import acme_compat
+    from agents.acme import compat
     from acme.agents.jax import sac as acme_sac  # isort: skip
 
     spec = specs.make_environment_spec(environment)
     config = acme_sac.SACConfig(min_replay_size=WARM_UP_STEPS, target_entropy=-1.0)
     agent = acme_sac.SAC(spec, acme_sac.make_networks(spec), config, seed=0, normalize_input=False)
-    acme_compat.EnvironmentLoop(environment, agent, logger=clock).run(num_steps=LOOP_STEPS)
+    compat.EnvironmentLoop(environment, agent, logger=clock).run(num_steps=LOOP_STEPS)
   return clock.steps_per_second(from_step=WARM_UP_STEPS + 400)
 
 

@@ -133,9 +133,9 @@ def constants() -> None:
   import reverb
 
   from agents import environments
-  from agents.command import quiet
+  from agents.command import preparation
 
-  quiet.before_imports()
+  preparation.quieten_imports()
   builder, spec, networks = _parts()
   server = subprocess.Popen(
     [sys.executable, '-m', 'tests.benchmarks.distributed', 'serve'],

@@ -11,7 +11,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from agents.command import quiet
+from agents.command import preparation
 from tests.agents.command import kill_test
 
 
@@ -37,5 +37,5 @@ def main(nodes: list[str]) -> None:
 
 
 if __name__ == '__main__':
-  quiet.before_imports()
+  preparation.quieten_imports()
   main(sys.argv[1:])

@@ -7,7 +7,7 @@ import pytest
 from agents import run
 from agents.anakin import callbacks
 from agents.command.anakin_runner import convert_options
-from agents.command.registry import AGENTS
+from agents.command.options import AGENTS
 from agents.records import metrics
 
 _TINY = (

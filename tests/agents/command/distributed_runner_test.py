@@ -12,7 +12,8 @@ import pytest
 
 pytest.importorskip('acme')
 
-from agents import checkpointing, run
+from agents import run
+from agents.acme import checkpointing
 from agents.records import metrics
 from tests.agents.command import program
 from tests.agents.command.program import TINY, Program

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from agents.command import flags as command_flags
-from agents.command.usage import UsageError
+from agents.command.settings import UsageError
 
 
 def test_defaults():

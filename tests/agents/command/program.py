@@ -14,7 +14,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from agents import checkpointing
+from agents.acme import checkpointing
 from agents.records import metrics
 
 TINY = (

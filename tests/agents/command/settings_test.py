@@ -5,7 +5,7 @@ import json
 import jax
 import pytest
 
-from agents.command.settings import Settings
+from agents.command.settings import Settings, UsageError, usage_errors
 
 _SETTINGS = Settings(
   agent='sac',
@@ -51,3 +51,17 @@ def test_settings_of_a_run_before_there_was_an_option_have_its_default(tmp_path)
     del values[name]
   path.write_text(json.dumps(values))
   assert Settings.load(tmp_path) == _SETTINGS
+
+
+def test_chosen_exceptions_become_usage_errors():
+  with (
+    pytest.raises(UsageError, match='--tau: too large') as caught,
+    usage_errors(ValueError, about='--tau: '),
+  ):
+    raise ValueError('too large')
+  assert isinstance(caught.value.__cause__, ValueError)
+
+
+def test_other_exceptions_pass():
+  with pytest.raises(KeyError), usage_errors(ValueError, OSError):
+    raise KeyError('x')

@@ -15,7 +15,8 @@ pytest.importorskip('acme')
 import reverb
 from acme import core, specs
 
-from agents import actors, environments
+from agents import environments
+from agents.acme import actors
 from agents.sac import SACBuilder, SACConfig, make_networks
 from sac_blocks import Transition, recipes
 

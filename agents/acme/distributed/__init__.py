@@ -1,0 +1,1 @@
+"""Training in many processes or threads: a Launchpad program, its nodes, and its launch."""

@@ -1,0 +1,1 @@
+"""Training in this process: environment, replay and learner, in step."""
