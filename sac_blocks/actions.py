@@ -167,8 +167,8 @@ def hybrid(num_actions: int, num_dimensions: int) -> Actions:
     choice, x = action['discrete'], action['continuous']
     if jnp.shape(x) != (*jnp.shape(choice), num_dimensions):
       raise ValueError(
-        f"The action's 'continuous' must be [..., {num_dimensions}] where 'discrete' is [...], got {jnp.shape(x)} "
-        f'and {jnp.shape(choice)}.'
+        f"The action's 'continuous' must be [..., {num_dimensions}] where 'discrete' is [...], got "
+        f'{jnp.shape(x)} and {jnp.shape(choice)}.'
       )
     # In all branches, as critics take it; only the entry of the branch taken is read.
     return q_at_action(critic(jnp.repeat(x[..., None, :], num_actions, axis=-2)), choice)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import abc
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, Generic
 
 import jax
@@ -27,29 +26,38 @@ class BlocksBuilder(
   compat.ActorLearnerBuilder[compat.Networks, actor_core.ActorCore, reverb.ReplaySample],
   Generic[compat.Networks],
 ):
-  """Builds an agent's parts for Acme's experiments and programs.
-
-  An agent's own builder adds the one method `make_algorithm`.
+  """Builds an agent's parts for Acme's experiments and programs, for any algorithm.
 
   Args:
     config: of data, replay and rate limits.
+    make_algorithm: `make_algorithm(networks) -> Algorithm`, for example a recipe. One update call takes one
+      sample of the dataset, so that it makes `num_sgd_steps_per_step` updates; where `num_learner_devices` is
+      not 1 it averages over `axis_name=data_parallel.AXIS`. `config.recipe_options` tells recipes both.
   """
 
-  def __init__(self, config: ReplayConfig):
+  def __init__(self, config: ReplayConfig, make_algorithm: Callable[[compat.Networks], Algorithm]):
     self._config = config
+    self._make_algorithm = make_algorithm
 
   @property
   def config(self) -> Any:
     """What the builder was made with, for `make_algorithm` to read its options."""
     return self._config
 
-  @abc.abstractmethod
   def make_algorithm(self, networks: compat.Networks) -> Algorithm:
-    """Makes the algorithm for given networks; one update call takes one sample of the dataset.
+    """Makes the algorithm for given networks.
 
-    Where `num_learner_devices` is not 1 it averages over `axis_name=data_parallel.AXIS`, as
-    `config.recipe_options` tells the recipes.
+    Raises:
+      ValueError: its updates per call are not those that the configuration samples for.
     """
+    algorithm = self._make_algorithm(networks)
+    sampled = self._config.num_sgd_steps_per_step
+    if algorithm.updates_per_call != sampled:
+      raise ValueError(
+        f'The algorithm makes updates_per_call={algorithm.updates_per_call} updates of a sample that holds '
+        f'{sampled} x batch_size transitions: set num_sgd_steps_per_step={algorithm.updates_per_call}.'
+      )
+    return algorithm
 
   @property
   def _items_per_step(self) -> int:

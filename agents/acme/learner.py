@@ -42,7 +42,7 @@ class BlocksLearner(acme.Learner):
   so that the device never idles and falls behind by at most one.
 
   Args:
-    algorithm: what to run; updates per step are its own affair (`updates_per_call`).
+    algorithm: what to run; a sample holds a minibatch for each of its `updates_per_call` updates.
     random_key: for the initial params and all noise.
     iterator: yields samples; `step` takes exactly one.
     to_batch: turns a sample into the algorithm's batch; it is compiled into the update.

@@ -72,7 +72,8 @@ def make_trainer(environment: Environment, algorithm: Algorithm, config: AnakinC
 
   Args:
     environment: what to train in; the algorithm's actions are passed on as they are.
-    algorithm: what learns, one update a call.
+    algorithm: what learns; each of its updates is of `batch_size` transitions, drawn for all the updates of a
+      call at once.
     config: how they take turns.
 
   Returns:
@@ -80,10 +81,22 @@ def make_trainer(environment: Environment, algorithm: Algorithm, config: AnakinC
 
   Raises:
     ValueError: replay would take more memory than `max_replay_bytes`, or it is to be prioritised and the
-      algorithm gives no TD errors.
+      algorithm gives no TD errors, or makes several updates a call, or its updates a call don't divide
+      `num_updates`.
   """
-  if config.priority_exponent is not None and algorithm.update_with_info is None:
-    raise ValueError('Prioritised replay needs algorithm.update_with_info, which gives TD errors; got None.')
+  if config.num_updates % algorithm.updates_per_call:
+    raise ValueError(
+      f'num_updates={config.num_updates} must be a multiple of the updates_per_call='
+      f'{algorithm.updates_per_call} that the algorithm makes, each of batch_size transitions.'
+    )
+  if config.priority_exponent is not None:
+    if algorithm.update_with_info is None:
+      raise ValueError('Prioritised replay needs algorithm.update_with_info, for its TD errors; got None.')
+    if algorithm.updates_per_call != 1:
+      raise ValueError(
+        'Prioritised replay needs an algorithm of one update a call, whose TD errors set the priorities of '
+        f'the next draw, got updates_per_call={algorithm.updates_per_call}: set it to 1.'
+      )
   rows = jax.eval_shape(lambda key: _random_rows(environment, algorithm, config, key), jax.random.key(0))
   num_bytes = replay_lib.projected_bytes(rows, config.capacity)
   if config.priority_exponent is not None:
@@ -146,7 +159,8 @@ def make_trainer(environment: Environment, algorithm: Algorithm, config: AnakinC
 
     # The rows stay outside of what the scans carry, since they do not change in there.
     def body(learned: TrainingState, key: jax.Array) -> tuple[TrainingState, Mapping[str, jax.Array]]:
-      return algorithm.update(learned, replay_lib.sample(state.replay, key, config.batch_size, **window))
+      batch = replay_lib.sample(state.replay, key, algorithm.updates_per_call * config.batch_size, **window)
+      return algorithm.update(learned, batch)
 
     def prioritized_body(carry: Any, key: jax.Array) -> tuple[Any, Mapping[str, jax.Array]]:
       learned, priorities, num_updates = carry
@@ -164,13 +178,14 @@ def make_trainer(environment: Environment, algorithm: Algorithm, config: AnakinC
       learned, info = algorithm.update_with_info(learned, batch)
       if 'td_error' not in info:
         raise ValueError(
-          f"Prioritised replay needs the entry 'td_error' of info, got {sorted(info)}: let the critics' "
-          'objective report it, and the algorithm make one update a call.'
+          "Prioritised replay reads 'td_error' from what the algorithm's blocks report, which is "
+          f"{sorted(info)}: let the critics' objective return 'td_error' in its aux, outside `every` and "
+          '`repeat`.'
         )
       priorities = prioritized_replay.update(priorities, index, info['td_error'], config.priority_exponent)
       return (learned, priorities, num_updates + 1), blocks.scalars(info)
 
-    keys = jax.random.split(sample_key, config.num_updates)
+    keys = jax.random.split(sample_key, config.num_updates // algorithm.updates_per_call)
     if state.priorities is None:
       learned, metrics = jax.lax.scan(body, state.algorithm, keys)
     else:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import functools
+
 from agents.acme.builder import BlocksBuilder
 from agents.sac.config import SACConfig, make_algorithm
-from sac_blocks import ActorCritic, Algorithm
+from sac_blocks import ActorCritic
 
 
 class SACBuilder(BlocksBuilder[ActorCritic]):
@@ -14,11 +16,5 @@ class SACBuilder(BlocksBuilder[ActorCritic]):
     config: the options.
   """
 
-  _config: SACConfig
-
   def __init__(self, config: SACConfig):
-    super().__init__(config)
-
-  def make_algorithm(self, networks: ActorCritic) -> Algorithm:
-    """Makes the recipe that the configuration describes."""
-    return make_algorithm(self._config, networks)
+    super().__init__(config, functools.partial(make_algorithm, config))

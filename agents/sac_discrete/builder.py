@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import functools
+
 from agents.acme.builder import BlocksBuilder
 from agents.sac_discrete.config import SACDiscreteConfig, make_algorithm
-from sac_blocks import ActorCritic, Algorithm
+from sac_blocks import ActorCritic
 
 
 class SACDiscreteBuilder(BlocksBuilder[ActorCritic]):
@@ -14,11 +16,5 @@ class SACDiscreteBuilder(BlocksBuilder[ActorCritic]):
     config: the options.
   """
 
-  _config: SACDiscreteConfig
-
   def __init__(self, config: SACDiscreteConfig):
-    super().__init__(config)
-
-  def make_algorithm(self, networks: ActorCritic) -> Algorithm:
-    """Makes the recipe that the configuration describes."""
-    return make_algorithm(self._config, networks)
+    super().__init__(config, functools.partial(make_algorithm, config))

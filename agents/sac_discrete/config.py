@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, Literal
+from typing import Any
 
 import optax
 
@@ -23,7 +23,6 @@ class SACDiscreteConfig(SoftActorCriticConfig):
       number of legal actions, in [0, 1]; unless `target_entropy` gives one for all states, in nats.
     final_target_entropy_ratio: the ratio that `target_entropy_ratio` goes to, linearly, or None to stay.
     target_entropy_ratio_updates: the number of updates that it takes for that.
-    over_critics: whether the minimum over the critics stands for Q, or their mean.
   """
 
   batch_size: int = 64
@@ -35,7 +34,6 @@ class SACDiscreteConfig(SoftActorCriticConfig):
   target_entropy_ratio: float = 0.5
   final_target_entropy_ratio: float | None = None
   target_entropy_ratio_updates: int = 50_000
-  over_critics: Literal['min', 'mean'] = 'min'
 
   def __post_init__(self) -> None:
     super().__post_init__()
@@ -55,7 +53,6 @@ class SACDiscreteConfig(SoftActorCriticConfig):
       type(updates) is int and updates >= 1,
       'an integer of at least 1',
     )
-    check_option('over_critics', self.over_critics, self.over_critics in ('min', 'mean'), "'min' or 'mean'")
 
 
 def make_algorithm(config: SACDiscreteConfig, networks: ActorCritic) -> Algorithm:
@@ -76,6 +73,5 @@ def make_algorithm(config: SACDiscreteConfig, networks: ActorCritic) -> Algorith
   return recipes.sac_discrete(
     networks,
     target_entropy_ratio=ratio,
-    over_critics=config.over_critics,
     **recipe_options(config),
   )

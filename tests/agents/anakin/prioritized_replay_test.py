@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import re
+import dataclasses
 
 import jax
 import jax.numpy as jnp
@@ -362,8 +362,15 @@ def test_an_algorithm_without_errors_is_refused(pendulum):
     make_trainer(environment, algorithm._replace(update_with_info=None), config)
   # The errors of several updates a call stay inside.
   several = make_algorithm(environment, batch_size=8, num_sgd_steps_per_step=2)
-  trainer = make_trainer(environment, several, config)
-  with pytest.raises(ValueError, match=re.escape("the entry 'td_error' of info, got ['actor_loss'")):
+  with pytest.raises(ValueError, match=r'an algorithm of one update a call, .* got updates_per_call=2'):
+    make_trainer(environment, several, dataclasses.replace(config, num_updates=2))
+
+  def without_errors(state, batch):
+    state, info = algorithm.update_with_info(state, batch)
+    return state, {name: value for name, value in info.items() if name != 'td_error'}
+
+  trainer = make_trainer(environment, algorithm._replace(update_with_info=without_errors), config)
+  with pytest.raises(ValueError, match=r"reads 'td_error' .* which is \['actor_loss'.* in its aux, outside"):
     jax.eval_shape(trainer.iteration, jax.eval_shape(trainer.init, jax.random.key(0)))
 
 

@@ -54,6 +54,27 @@ def assert_same(a, b, **tolerance):
   jax.tree.map(compare, a, b)
 
 
+def test_each_update_of_many_a_call_is_of_a_whole_batch(pendulum):
+  environment, _ = pendulum
+  algorithm = make_algorithm(environment, batch_size=8, num_sgd_steps_per_step=4)
+  sizes = []
+
+  def counted(state, batch):
+    sizes.append(batch.r_t.shape)
+    return algorithm.update(state, batch)
+
+  config = AnakinConfig(**{**SMALL, 'num_updates': 8})
+  trainer = make_trainer(environment, algorithm._replace(update=counted), config)
+  state, _ = jax.jit(trainer.iteration)(jax.jit(trainer.warm_up)(trainer.init(jax.random.key(0))))
+  assert set(sizes) == {(4 * config.batch_size,)}
+  assert int(state.num_updates) == 8
+  # The critics' Adam has counted as many.
+  counts = [x for x in jax.tree.leaves(state.algorithm.blocks) if x.dtype == jnp.int32 and x.shape == ()]
+  assert {int(x) for x in counts} == {8}
+  with pytest.raises(ValueError, match='num_updates=6 must be a multiple of the updates_per_call=4'):
+    make_trainer(environment, algorithm, AnakinConfig(**{**SMALL, 'num_updates': 6}))
+
+
 def test_steps_and_updates_are_those_of_the_configuration(pendulum):
   environment, algorithm = pendulum
   updates = []

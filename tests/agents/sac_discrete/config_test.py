@@ -11,7 +11,7 @@ import pytest
 from dm_env import specs
 
 from agents.sac_discrete import SACDiscreteConfig, make_algorithm, make_networks
-from sac_blocks import recipes
+from sac_blocks import recipes, reductions
 
 
 def spec(actions: Any, observations: Any = None) -> Any:
@@ -31,7 +31,6 @@ def spec(actions: Any, observations: Any = None) -> Any:
       'final_target_entropy_ratio must be None where target_entropy is given',
     ),
     ({'target_entropy_ratio_updates': 0}, 'target_entropy_ratio_updates must be an integer of at least 1'),
-    ({'over_critics': 'max'}, "over_critics must be 'min' or 'mean', got 'max'"),
     ({'tau': 2.0}, r'tau must be in \[0, 1\], got 2.0'),
   ],
 )
@@ -52,7 +51,7 @@ def test_every_option_reaches_the_recipe(monkeypatch: pytest.MonkeyPatch):
   networks = make_networks(spec(specs.DiscreteArray(3)), hidden_sizes=(8,))
   options = {
     'target_entropy': 0.2,
-    'over_critics': 'mean',
+    'reduce': reductions.mean,
     'tau': 1.0,
     'target_update_period': 100,
     'actor_update_period': 2,
