@@ -1,4 +1,4 @@
-"""The README's examples run as they stand."""
+"""The examples of all READMEs run as they stand, and their links lead somewhere."""
 
 from __future__ import annotations
 
@@ -11,17 +11,89 @@ import sys
 import numpy as np
 import pytest
 
-README = (pathlib.Path(__file__).parent.parent / 'README.md').read_text()
-EXAMPLES = re.findall(r'```python\n(.*?)```', README, flags=re.DOTALL)
+from tests.sources import ROOT
+
+READMES = [
+  ROOT / name
+  for name in (
+    'README.md',
+    'sac_blocks/README.md',
+    'agents/README.md',
+    'colabs/README.md',
+    'tests/benchmarks/README.md',
+  )
+]
+EXAMPLES = [
+  (path, code)
+  for path in READMES
+  for code in re.findall(r'```python\n(.*?)```', path.read_text(), flags=re.DOTALL)
+]
+# What picks each example for its test.
+MARKERS = (
+  'def critic_loss',
+  'recipes.algorithm(',
+  'fixed_temperature =',
+  'sb.categorical_actor_loss',
+  'make_discrete_networks',
+  'recipes.sac_discrete',
+  'anakin.train',
+  'experiments.run_experiment',
+  'experiments.make_distributed_experiment',
+)
 
 
 def example(marker: str) -> str:
-  (found,) = [code for code in EXAMPLES if marker in code]
+  assert marker in MARKERS
+  (found,) = [code for _, code in EXAMPLES if marker in code]
   return found
 
 
+def run(marker: str, names: dict) -> None:
+  """Executes an example where its README's earlier ones left their names."""
+  exec(compile(example(marker), marker, 'exec'), names)
+
+
+def text_without_code(path: pathlib.Path) -> str:
+  return re.sub(r'```.*?```', '', path.read_text(), flags=re.DOTALL)
+
+
+def anchors(path: pathlib.Path) -> set[str]:
+  headings = re.findall(r'^#+ (.*)$', text_without_code(path), flags=re.MULTILINE)
+  return {re.sub(r'[^\w -]', '', heading.lower()).replace(' ', '-') for heading in headings}
+
+
+def test_every_example_is_run():
+  for path, code in EXAMPLES:
+    assert any(marker in code for marker in MARKERS), f'{path} has an example that no test runs:\n{code}'
+
+
+def test_the_first_readme_is_short():
+  assert len(READMES[0].read_text().splitlines()) <= 150
+
+
+def test_all_readmes_are_tested():
+  folders = ('sac_blocks', 'agents', 'tests', 'colabs')
+  assert set(READMES) == {
+    ROOT / 'README.md',
+    *(p for name in folders for p in (ROOT / name).rglob('README.md')),
+  }
+
+
+@pytest.mark.parametrize('path', READMES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_relative_links_lead_to_files_and_headings(path: pathlib.Path):
+  for link in re.findall(r'\]\(([^)\s]+)\)', text_without_code(path)):
+    if '://' in link:
+      continue
+    name, _, anchor = link.partition('#')
+    target = (path.parent / name).resolve() if name else path
+    assert target.exists(), f'{path} links to {link}, which does not exist'
+    assert ROOT in (target, *target.parents), f'{path} links to {link}, outside the project'
+    if anchor:
+      assert anchor in anchors(target), f'{path} links to {link}, and {target} has no such heading'
+
+
 def test_primitives_in_a_custom_loss(capsys: pytest.CaptureFixture[str]):
-  exec(compile(example('def critic_loss'), 'README.md', 'exec'), {})
+  run('def critic_loss', {})
   printed = np.array(re.findall(r'-?\d+\.\d+', capsys.readouterr().out), np.float64)
   # The target is 5.158, so the gradient is q - y.
   np.testing.assert_allclose(printed, [5.0 - 5.158, 4.0 - 5.158], rtol=1e-4)
@@ -33,8 +105,8 @@ def test_sac_from_blocks_and_swapped_blocks():
   from sac_blocks import Transition, recipes
 
   names: dict = {}
-  exec(compile(example('step = blocks.chain'), 'README.md', 'exec'), names)
-  exec(compile(example('fixed_temperature ='), 'README.md', 'exec'), names)
+  run('recipes.algorithm(', names)
+  run('fixed_temperature =', names)
   batch = Transition(
     np.ones((4, 3), np.float32),
     np.zeros((4, 1), np.float32),
@@ -51,21 +123,23 @@ def test_sac_from_blocks_and_swapped_blocks():
     assert ('log_alpha_loss' in metrics) == (name != 'fixed_temperature')
 
 
-def test_discrete_primitives_and_recipe(capsys: pytest.CaptureFixture[str]):
-  import jax
-  import jax.numpy as jnp
-  import optax
-
-  import sac_blocks as sb
-
-  names: dict = {'jax': jax, 'jnp': jnp, 'optax': optax, 'sb': sb, 'recipes': sb.recipes}
-  exec(compile(example('sb.categorical_actor_loss'), 'README.md', 'exec'), names)
+def test_discrete_primitives(capsys: pytest.CaptureFixture[str]):
+  names: dict = {}
+  run('sb.categorical_actor_loss', names)
   printed = np.array(re.findall(r'-?\d+\.\d+', capsys.readouterr().out), np.float64)
   # p = [.268941, .731059]: -(p1 + 2 p2) - .2 H.
   np.testing.assert_allclose(printed, [-1.731059 - 0.2 * 0.582203, 0.582203], rtol=1e-5)
   np.testing.assert_allclose(names['target_entropy'], 0.5 * np.log(2.0), rtol=1e-6)
 
-  exec(compile(example('recipes.sac_discrete'), 'README.md', 'exec'), names)
+
+def test_discrete_recipe():
+  import jax
+
+  import sac_blocks as sb
+
+  names: dict = {}
+  run('make_discrete_networks', names)
+  run('recipes.sac_discrete', names)
   obs = {'observation': np.ones((4, 4), np.float32), 'action_mask': np.ones((4, 11), bool)}
   batch = sb.Transition(
     obs, np.zeros((4, 4), np.int32), np.ones(4, np.float32), np.full(4, 0.99, np.float32), obs
@@ -84,7 +158,7 @@ def test_the_example_on_the_device_trains(tmp_path: pathlib.Path, monkeypatch: p
     assert much in code
     code = code.replace(much, little)
   names: dict = {}
-  exec(compile(code, 'README.md', 'exec'), names)
+  exec(compile(code, 'anakin.train', 'exec'), names)
   result = names['result']
   np.testing.assert_array_equal(result.num_steps, [0, 1200])
   assert result.episode_return.shape == (2, 2, 10)

@@ -9,7 +9,7 @@ p steps. Steps are counted from the first fifth of them on, so the start of the 
 takes half an hour.
 
 `constants` measures each node's part alone, with two processes that talk over the loopback device, and prints
-the table of the model in the README.
+the table of the model in agents/README.md.
 """
 
 from __future__ import annotations
