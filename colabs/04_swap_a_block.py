@@ -95,8 +95,14 @@ sac = recipes.algorithm(
 
 # %%
 without_temperature = blocks.chain(critic_step, actor_step, target_step)
-fixed_low = recipes.algorithm(networks, without_temperature, initial_alpha=0.2)
-fixed_high = recipes.algorithm(networks, without_temperature, initial_alpha=5.0)
+
+
+def start_at(alpha):
+  return recipes.actor_critic_components(networks, initial_alpha=alpha)
+
+
+fixed_low = recipes.algorithm(networks, without_temperature, components=start_at(0.2))
+fixed_high = recipes.algorithm(networks, without_temperature, components=start_at(5.0))
 
 # %% [markdown]
 # **A delayed actor.** Blocks two and three are wrapped: they act at every second update only, as
@@ -382,9 +388,9 @@ if BUDGET == 1:
 #
 # A block is two pure functions: `init(params)` makes its state, and `update` takes the parameters,
 # that state, the batch, a key, and `info`, which holds what the blocks before it have computed. It
-# returns the new parameters, its new state and an `info` with what it adds. This one measures how
-# far the target critics are behind, as the largest difference of a weight. Scalars in `info` become
-# metrics.
+# returns the new parameters, its new state and, by name, what it reports. This one measures how
+# far the target critics are behind, as the largest difference of a weight. Scalars that are
+# reported become metrics.
 
 
 # %%
@@ -396,11 +402,11 @@ def measure_lag(component, target):
     return ()
 
   def update(params, state, batch, key, info):
-    del batch, key
+    del batch, key, info
     differences = jax.tree.map(
       lambda x, y: jnp.max(jnp.abs(x - y)), params[component], params[target]
     )
-    return params, state, {**info, 'lag': jnp.max(jnp.stack(jax.tree.leaves(differences)))}
+    return params, state, {'lag': jnp.max(jnp.stack(jax.tree.leaves(differences)))}
 
   return blocks.Block(init, update, metrics=('lag',))
 
@@ -514,7 +520,7 @@ def test_bounds(answer):
     critic_step, actor_step, temperature_step, answer(0.5, 0.9985), target_step
   )
   for initial_alpha, first in ((1.0, 0.9985), (0.1, 0.5), (0.7, None)):
-    algorithm = recipes.algorithm(networks, bounded, initial_alpha=initial_alpha)
+    algorithm = recipes.algorithm(networks, bounded, components=start_at(initial_alpha))
     state = jax.jit(algorithm.init)(jax.random.key(0))
     state, _ = jax.jit(algorithm.update)(state, random_batch(jax.random.key(1)))
     alpha = float(jnp.exp(state.params['log_alpha']))

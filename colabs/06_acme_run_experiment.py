@@ -22,7 +22,7 @@
 #
 # - what an `ExperimentConfig` holds, and what each method of a builder makes;
 # - how `run_experiment` keeps acting and learning in step, by the rate limiter of replay;
-# - how to put an algorithm of your own into Acme with the one method `make_algorithm`;
+# - how to put an algorithm of your own into Acme with one call;
 # - what the nodes of a Launchpad program are, who talks to whom, and how the program ends.
 #
 # **This notebook needs Python 3.10** on Linux (x86-64), since Launchpad has no wheels for
@@ -345,30 +345,25 @@ plt.show()
 #
 # ## Swap a block
 #
-# For an algorithm of your own, subclass `BlocksBuilder` and write its one method `make_algorithm`.
+# For an algorithm of your own, hand `BlocksBuilder` a function from networks to an `Algorithm`.
 # Replay, adder, learner and actor stay as they are. Here is SAC without the block that learns the
 # temperature, which stays at 1, where it begins in the run above.
 
 
 # %%
-class FixedTemperatureBuilder(BlocksBuilder):
-  def __init__(self, config, alpha):
-    super().__init__(config)
-    self._alpha = alpha
-
-  def make_algorithm(self, networks):
-    config = self.config
-    critic = objectives.critic_objective(networks)
-    actor = objectives.actor_objective(networks)
-    step = blocks.chain(
-      blocks.gradient_step('critic', critic, optax.adam(config.critic_learning_rate)),
-      blocks.gradient_step('actor', actor, optax.adam(config.actor_learning_rate)),
-      blocks.polyak_step('critic', 'target_critic', tau=config.tau),
-    )
-    return recipes.algorithm(networks, step, initial_alpha=self._alpha)
+def fixed_temperature(networks):
+  critic = objectives.critic_objective(networks)
+  actor = objectives.actor_objective(networks)
+  step = blocks.chain(
+    blocks.gradient_step('critic', critic, optax.adam(CONFIG.critic_learning_rate)),
+    blocks.gradient_step('actor', actor, optax.adam(CONFIG.actor_learning_rate)),
+    blocks.polyak_step('critic', 'target_critic', tau=CONFIG.tau),
+  )
+  components = recipes.actor_critic_components(networks, initial_alpha=FIXED_ALPHA)
+  return recipes.algorithm(networks, step, components=components)
 
 
-logs['fixed'] = run(FixedTemperatureBuilder(CONFIG, FIXED_ALPHA))
+logs['fixed'] = run(BlocksBuilder(CONFIG, fixed_temperature))
 draw(logs)
 
 print('temperature   last greedy episodes   last 10 episodes of acting')
@@ -634,9 +629,10 @@ def test_stored_discount(answer):
 check(answer, test_stored_discount)
 
 # %% [markdown]
-# **3. A builder with an option.** Write a class `answer(config, period)`, a builder that updates
-# actor and temperature at the first update and at every `period`-th after it, and critics and
-# targets at each. The target entropy is $-1$; learning rates and `tau` are the configuration's.
+# **3. A builder with an option.** Write a function `answer(config, period)` that returns
+# a builder whose algorithm updates actor and temperature at the first update and at every
+# `period`-th after it, and critics and targets at each. The target entropy is $-1$; learning rates
+# and `tau` are the configuration's.
 
 # %%
 answer = None

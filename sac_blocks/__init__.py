@@ -1,6 +1,15 @@
 """Soft Actor-Critic as pure loss primitives, update blocks and whole algorithms."""
 
-from sac_blocks import actions, blocks, distributions, losses, objectives, recipes, reductions
+from sac_blocks import (
+  actions,
+  blocks,
+  distributions,
+  losses,
+  objectives,
+  observations,
+  recipes,
+  reductions,
+)
 from sac_blocks.distributions import Categorical, FactoredCategorical, Hybrid, TanhGaussian
 from sac_blocks.losses import (
   HybridEntropies,
@@ -59,6 +68,7 @@ __all__ = [
   'losses',
   'n_step_soft_q_target',
   'objectives',
+  'observations',
   'periodic_update',
   'polyak_update',
   'q_at_action',

@@ -21,6 +21,7 @@ LAYERS = {
   'types': set(),
   'checks': {'types'},
   'distributions': {'types', 'checks'},
+  'observations': set(),
   'reductions': {'types', 'checks'},
   'losses': {'types', 'checks', 'distributions', 'reductions'},
   'actions': {'types', 'losses'},
@@ -29,7 +30,7 @@ LAYERS = {
   # For every kind of action, so none of them may ask which it is.
   'objectives': {'types', 'checks', 'reductions', 'losses'},
   'recipes': {'types', 'checks', 'reductions', 'actions', 'losses', 'blocks', 'objectives'},
-  'networks': {'types', 'distributions', 'actions'},
+  'networks': {'types', 'distributions', 'actions', 'observations'},
 }
 
 # What each folder and top-level module of agents may import of the others, the lowest first.

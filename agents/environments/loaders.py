@@ -25,9 +25,9 @@ from agents.environments.wrappers import (
   FlatObservations,
   SinglePrecision,
   TimeLimit,
-  has_action_mask,
 )
 from agents.optional import import_module
+from sac_blocks.observations import has_action_mask
 
 
 def _import(module: str, where: str = '') -> ModuleType:

@@ -9,10 +9,10 @@ import dm_env
 import numpy as np
 from dm_env import specs
 
+from sac_blocks.observations import ACTION_MASK, has_action_mask, is_image
+
 # What dm_control gives as the bound of an actuator that has none (MuJoCo's mjMAXVAL).
 _UNBOUNDED = 1e10
-# The entry of a dict observation that tells which actions are legal.
-ACTION_MASK = 'action_mask'
 
 
 class CategoricalArray(specs.BoundedArray):
@@ -21,11 +21,6 @@ class CategoricalArray(specs.BoundedArray):
   def __reduce__(self) -> Any:
     # The one of BoundedArray names its own class, so that a copy would forget what it is.
     return type(self), (self.shape, self.dtype, self.minimum, self.maximum, self.name)
-
-
-def has_action_mask(spec: Any) -> bool:
-  """Returns whether observations of a spec say which actions are legal."""
-  return isinstance(spec, Mapping) and ACTION_MASK in spec
 
 
 def map_nested(function: Callable[..., Any], nested: Any, *others: Any) -> Any:
@@ -306,10 +301,6 @@ class SinglePrecision(Wrapper):
     return dm_env.TimeStep(timestep.step_type, reward, np.float32(timestep.discount), observation)
 
 
-def _is_image(spec: Any) -> bool:
-  return isinstance(spec, specs.Array) and spec.dtype == np.uint8 and len(spec.shape) in (2, 3)
-
-
 def _to_vector(spec: specs.Array, value: Any) -> np.ndarray:
   if isinstance(spec, (specs.DiscreteArray, CategoricalArray)):
     highest = np.broadcast_to(spec.maximum, spec.shape)
@@ -341,7 +332,7 @@ class FlatObservations(Wrapper):
     map_nested(entries.append, self._nested_spec)
     if not entries:
       raise ValueError(f'Got observations {spec}, expected an entry{" besides the mask" * self._has_mask}.')
-    self._lone_image = len(entries) == 1 and _is_image(entries[0])
+    self._lone_image = len(entries) == 1 and is_image(entries[0])
     if self._lone_image:
       flat_spec = entries[0]
     else:
@@ -366,7 +357,7 @@ class FlatObservations(Wrapper):
 
   @staticmethod
   def _example(spec: specs.Array) -> np.ndarray:
-    if _is_image(spec):
+    if is_image(spec):
       raise ValueError(
         f'Got an image of shape {spec.shape} among the observations to flatten, expected scalars '
         "and vectors: keep its shape with observations='native'."

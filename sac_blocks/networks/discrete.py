@@ -10,7 +10,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from sac_blocks import actions
+from sac_blocks import actions, observations
 from sac_blocks.distributions import Categorical, FactoredCategorical
 from sac_blocks.networks import heads, torsos
 from sac_blocks.types import ActorCritic, Array, PyTree
@@ -79,7 +79,7 @@ def make_discrete_networks(
       f'The sizes {sizes} make {math.prod(sizes):,} joint actions, but critics of all of them are limited to '
       f'{_MAX_JOINT_ACTIONS:,}: choose fewer factors or values.'
     )
-  masked = heads.has_action_mask(observation_spec, sum(sizes))
+  masked = heads.is_masked(observation_spec, sum(sizes))
   policy_keys, critic_keys = (heads.input_keys(observation_spec, keys) for keys in (policy_keys, critic_keys))
   encode_policy = torsos.encoder('policy_keys', observation_spec, policy_keys, conv_layers)
   encode_critic = torsos.encoder('critic_keys', observation_spec, critic_keys, conv_layers)
@@ -87,7 +87,7 @@ def make_discrete_networks(
 
   def actor(obs: PyTree) -> Any:
     logits = mlp(encode_policy(obs), sum(sizes))
-    mask = obs[heads.ACTION_MASK] if masked else None
+    mask = obs[observations.ACTION_MASK] if masked else None
     return FactoredCategorical(logits, sizes, mask) if factored else Categorical(logits, mask)
 
   def critic(obs: PyTree) -> Array:

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 
 import jax.numpy as jnp
 import numpy as np
 
+from sac_blocks import observations
 from sac_blocks.types import Array, PyTree
 
-#: The key of a dict observation that holds the legality of actions.
-ACTION_MASK = 'action_mask'
 
-
-def has_action_mask(spec: PyTree, size: int) -> bool:
+def is_masked(spec: PyTree, size: int) -> bool:
   """Returns whether observations carry a mask of actions.
 
   Args:
@@ -23,13 +21,13 @@ def has_action_mask(spec: PyTree, size: int) -> bool:
   Raises:
     ValueError: there is a mask, but of another shape or dtype.
   """
-  if not (isinstance(spec, Mapping) and ACTION_MASK in spec):
+  if not observations.has_action_mask(spec):
     return False
-  mask_spec = spec[ACTION_MASK]
+  mask_spec = spec[observations.ACTION_MASK]
   if mask_spec.shape != (size,) or mask_spec.dtype != np.bool_:
     raise ValueError(
-      f"The observation's {ACTION_MASK} must be bool of shape {(size,)}, an entry for each action, got "
-      f'{mask_spec}.'
+      f"The observation's {observations.ACTION_MASK} must be bool of shape {(size,)}, an entry for each "
+      f'action, got {mask_spec}.'
     )
   return True
 
@@ -44,8 +42,8 @@ def input_keys(spec: PyTree, keys: Sequence[str] | None) -> Sequence[str] | None
   Returns:
     The keys, or None for the whole observation.
   """
-  if keys is None and isinstance(spec, Mapping) and ACTION_MASK in spec:
-    return tuple(key for key in spec if key != ACTION_MASK)
+  if keys is None and observations.has_action_mask(spec):
+    return tuple(key for key in spec if key != observations.ACTION_MASK)
   return keys
 
 

@@ -9,7 +9,7 @@ from typing import Literal
 import jax
 import jax.numpy as jnp
 
-from sac_blocks import actions
+from sac_blocks import actions, observations
 from sac_blocks.distributions import Categorical, Hybrid, TanhGaussian
 from sac_blocks.networks import heads, torsos
 from sac_blocks.types import ActorCritic, Array, PyTree
@@ -80,7 +80,7 @@ def make_hybrid_networks(
       f'{num_actions}, {action_size} and {num_critics}.'
     )
   scale = heads.bounded_scale(log_scale, log_scale_bounds)
-  masked = heads.has_action_mask(observation_spec, num_actions)
+  masked = heads.is_masked(observation_spec, num_actions)
   policy_keys, critic_keys = (heads.input_keys(observation_spec, keys) for keys in (policy_keys, critic_keys))
   encode_policy = torsos.encoder('policy_keys', observation_spec, policy_keys, conv_layers)
   encode_critic = torsos.encoder('critic_keys', observation_spec, critic_keys, conv_layers)
@@ -92,7 +92,7 @@ def make_hybrid_networks(
     output = mlp(encode_policy(obs), num_actions + 2 * num_gaussians)
     logits, gaussians = jnp.split(output, (num_actions,), axis=-1)
     loc, raw = (x.reshape(*x.shape[:-1], *event_shape) for x in jnp.split(gaussians, 2, axis=-1))
-    mask = obs[heads.ACTION_MASK] if masked else None
+    mask = obs[observations.ACTION_MASK] if masked else None
     return Hybrid(Categorical(logits, mask), TanhGaussian(loc, scale(raw)))
 
   def critic(obs: PyTree, action: Array) -> Array:

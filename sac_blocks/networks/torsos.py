@@ -9,8 +9,8 @@ from typing import Any
 import haiku as hk
 import jax
 import jax.numpy as jnp
-import numpy as np
 
+from sac_blocks.observations import is_image
 from sac_blocks.types import Array, Network, PRNGKey, PyTree
 
 #: Channels, kernel size and stride of the convolutions that images pass through.
@@ -97,11 +97,6 @@ def encoder(
     return jnp.concatenate(parts, axis=-1)
 
   return encode
-
-
-def is_image(spec: Any) -> bool:
-  """Returns whether a leaf's spec is that of an image: uint8 with two or three axes."""
-  return spec.dtype == np.uint8 and len(spec.shape) in (2, 3)
 
 
 def _convolve(x: Array, conv_layers: Sequence[tuple[int, int, int]], name: str) -> Array:

@@ -30,7 +30,9 @@ def answer(alpha):
   '02_sac_from_blocks': (
     """
 answer = recipes.algorithm(
-  networks, blocks.chain(critic_step, actor_step, target_step), initial_alpha=0.2
+  networks,
+  blocks.chain(critic_step, actor_step, target_step),
+  components=recipes.actor_critic_components(networks, initial_alpha=0.2),
 )
 """,
     """
@@ -72,7 +74,7 @@ answer = recipes.sac_discrete(
 answer = recipes.algorithm(
   networks,
   blocks.chain(critic_step, blocks.every(3, actor_step), target_step),
-  initial_alpha=0.1,
+  components=recipes.actor_critic_components(networks, initial_alpha=0.1),
 )
 """,
     """
@@ -87,7 +89,7 @@ def answer(low, high):
 
   def update(params, state, batch, key, info):
     log_alpha = jnp.clip(params['log_alpha'], jnp.log(low), jnp.log(high))
-    return {**params, 'log_alpha': log_alpha}, state, info
+    return {**params, 'log_alpha': log_alpha}, state, {}
 
   return blocks.Block(init, update)
 """,
@@ -120,14 +122,8 @@ answer = 4 * 256 / 16
 answer = sac.SACConfig(n_step=3)
 """,
     """
-class DelayedActorBuilder(BlocksBuilder):
-  def __init__(self, config, period):
-    super().__init__(config)
-    self._period = period
-
-  def make_algorithm(self, networks):
-    config = self.config
-
+def answer(config, period):
+  def make_algorithm(networks):
     def step(component, objective, learning_rate):
       return blocks.gradient_step(component, objective, optax.adam(learning_rate))
 
@@ -139,13 +135,12 @@ class DelayedActorBuilder(BlocksBuilder):
       networks,
       blocks.chain(
         step('critic', objectives.critic_objective(networks), config.critic_learning_rate),
-        blocks.every(self._period, delayed),
+        blocks.every(period, delayed),
         blocks.polyak_step('critic', 'target_critic', tau=config.tau),
       ),
     )
 
-
-answer = DelayedActorBuilder
+  return BlocksBuilder(config, make_algorithm)
 """,
   ),
   '07_your_own_agent': (
@@ -216,7 +211,7 @@ MISTAKES = {
     (
       ('jnp.log(low), jnp.log(high)', 'low, high'),
       ("jnp.clip(params['log_alpha'], jnp.log(low), jnp.log(high))", 'jnp.log(high)'),
-      ('return {**params, ', 'return params, state, info\n    return {**params, '),
+      ('return {**params, ', 'return params, state, {}\n    return {**params, '),
     ),
   ),
   '05_on_device': (
@@ -234,7 +229,7 @@ MISTAKES = {
     (('4 * 256 / 16', '256 / 16'),),
     (('n_step=3', 'n_step=2'),),
     (
-      ('every(self._period', 'every(1'),
+      ('every(period', 'every(1'),
       ('temperature_objective(-1.0)', 'temperature_objective(1.0)'),
       ('config.actor_learning_rate', 'config.critic_learning_rate'),
       ('config.temperature_learning_rate', '1e-4'),

@@ -12,6 +12,7 @@ import pytest
 
 from sac_blocks import blocks
 from sac_blocks.networks import make_discrete_networks, make_networks, torsos
+from sac_blocks.observations import is_image
 
 ONE_PIXEL = ((1, 1, 1),)
 
@@ -174,7 +175,7 @@ def test_two_images_have_convolutions_of_their_own():
   ],
 )
 def test_only_uint8_with_two_or_three_axes_is_an_image(observation_spec: Any, image: bool):
-  assert torsos.is_image(observation_spec) == image
+  assert is_image(observation_spec) == image
   obs = np.full((2, *observation_spec.shape), 100, observation_spec.dtype)
   features, params = encode(observation_spec, obs)
   assert bool(params) == image
