@@ -65,7 +65,8 @@ def init_components(
   >>> bool(jnp.all(components['critic'] == components['target_critic']))
   True
   """
-  remaining, started = iter(keys), {}
+  remaining = iter(keys)
+  started: Components = {}
   for name, start in starts.items():
     key = next(remaining) if start.random else None
     started[name] = start.make(key, {**(components or {}), **started})

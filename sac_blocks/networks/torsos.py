@@ -150,8 +150,7 @@ def ensemble(function: Callable[..., Array], size: int, *inputs: Any, stochastic
 
   def apply(params: PyTree, *inputs: Any, key: PRNGKey | None = None) -> Array:
     keys = None if key is None else jax.random.split(key, size)
-    return jax.vmap(transformed.apply, in_axes=(0, None if key is None else 0, *shared))(
-      params, keys, *inputs
-    )
+    axes = (0, None if key is None else 0, *shared)
+    return jax.vmap(transformed.apply, in_axes=axes, axis_size=size)(params, keys, *inputs)
 
   return Network(init, apply, stochastic)

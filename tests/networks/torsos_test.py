@@ -249,3 +249,38 @@ def test_an_encoder_in_a_network_of_ones_own():
 def test_wrong_keys_are_named(observation_spec: Any, keys: tuple[str, ...], message: str):
   with pytest.raises(ValueError, match=message):
     torsos.encoder('the_option', observation_spec, keys)
+
+
+def test_critics_draw_random_numbers_of_their_own_where_there_is_a_key():
+  """Dropout in an ensemble: another mask for each critic and key, none without a key."""
+
+  def function(x):
+    key = hk.maybe_next_rng_key()
+    return jnp.sum(x if key is None else hk.dropout(key, 0.5, x), axis=-1)
+
+  ones = jnp.ones((4, 64))
+  critics = torsos.ensemble(function, 3, ones, stochastic=True)
+  params = critics.init(jax.random.key(0))
+  np.testing.assert_array_equal(critics(params, ones), np.full((3, 4), 64.0))
+  apply = jax.jit(lambda key: critics(params, ones, key=key))
+  first, second = apply(jax.random.key(1)), apply(jax.random.key(2))
+  assert len(np.unique(first, axis=0)) == 3
+  assert np.any(first != second)
+  np.testing.assert_array_equal(first, apply(jax.random.key(1)))
+  single = torsos.network(function, ones, stochastic=True)
+  assert np.any(single(single.init(jax.random.key(0)), ones, key=jax.random.key(1)) != 64.0)
+
+
+def test_a_network_that_takes_no_key_costs_nothing_for_it():
+  """The program with keys for its networks is the one without."""
+
+  def function(x):
+    return hk.Linear(1)(x)[..., 0]
+
+  ones = jnp.ones((4, 3))
+  critics = torsos.ensemble(function, 2, ones)
+  params = critics.init(jax.random.key(0))
+  with_key = jax.jit(lambda p, x, key: critics(p, x, key=jax.random.fold_in(key, 1)))
+  without = jax.jit(lambda p, x, key: critics(p, x))
+  texts = [f.lower(params, ones, jax.random.key(0)).compile().as_text() for f in (with_key, without)]
+  assert len(texts[0].splitlines()) == len(texts[1].splitlines())
