@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import datetime
 import json
-import os
 import re
 import shlex
-import signal
 import sys
-import types
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from absl import flags
 
+from agents import signals
 from agents.command import flags as command_flags
 from agents.command import options, preparation
 from agents.command.settings import RunError, Settings, UsageError, usage_errors
@@ -39,7 +36,6 @@ _RUNNER_FLAGS = {
 _DEFAULT_ENVIRONMENTS = {'anakin': 'gymnax:Pendulum-v1'}
 FAILURE_EXIT_CODE = 1
 USAGE_EXIT_CODE = 2
-INTERRUPTED_EXIT_CODE = 130
 
 
 def _new_run(parsed: flags.FlagValues) -> tuple[Settings, Path]:
@@ -139,32 +135,6 @@ def has_checkpoint(directory: Path) -> bool:
   return on_device or any(path.is_file() for path in checkpoints.glob('**/checkpoint*'))
 
 
-@contextlib.contextmanager
-def interruptible() -> Iterator[None]:
-  """Says what Ctrl-C sets off, and lets a second one end the process in the midst of saving."""
-  interrupted = False
-
-  def handle(signal_number: int, frame: types.FrameType | None) -> None:
-    nonlocal interrupted
-    del signal_number, frame
-    if interrupted:
-      os._exit(INTERRUPTED_EXIT_CODE)
-    interrupted = True
-    # Unlike a handler in Python it need not wait until native code returns.
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
-    # Printing is not safe here, as the signal may have come in the midst of it. On a terminal it leaves the
-    # line of the bar.
-    message = b'Interrupted: saving a checkpoint. Press Ctrl-C again to quit at once.\n'
-    os.write(2, b'\n' + message if os.isatty(2) else message)
-    raise KeyboardInterrupt
-
-  previous = signal.signal(signal.SIGINT, handle)
-  try:
-    yield
-  finally:
-    signal.signal(signal.SIGINT, previous)
-
-
 def _describe(evaluation: metrics.Evaluation) -> str:
   return (
     f'mean return {evaluation.return_mean:.1f} (standard deviation {evaluation.return_std:.1f}) over '
@@ -241,7 +211,7 @@ def _train(settings: Settings, directory: Path, *, resume: bool) -> int:
       f'{settings.config["min_replay_size"]:,} new steps.'
     )
   try:
-    with interruptible():
+    with signals.interruptible():
       evaluation = runner.run(directory)
   except RunError as error:
     print(f'sac-train: {error}', file=sys.stderr)
@@ -253,7 +223,7 @@ def _train(settings: Settings, directory: Path, *, resume: bool) -> int:
       print(f'Saved. {_how_to_continue(directory)}')
     else:
       print('Interrupted before there was anything to save.')
-    return INTERRUPTED_EXIT_CODE
+    return signals.INTERRUPTED_EXIT_CODE
   print(f'Final evaluation: {_describe(evaluation)}. Logs, curve and checkpoint are in {directory}.')
   return 0
 
@@ -301,7 +271,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     return USAGE_EXIT_CODE
   except KeyboardInterrupt:
     print('sac-train: interrupted before training began.', file=sys.stderr)
-    return INTERRUPTED_EXIT_CODE
+    return signals.INTERRUPTED_EXIT_CODE
 
 
 if __name__ == '__main__':

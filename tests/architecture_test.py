@@ -36,14 +36,15 @@ LAYERS = {
 # What each folder and top-level module of agents may import of the others, the lowest first.
 AGENTS = {
   'optional': set(),
+  'signals': set(),
   'data_parallel': set(),
   'records': set(),
   'config': {'data_parallel'},
   'environments': {'optional'},
   'acme.replay': set(),
   'acme': {'acme.replay', 'config', 'data_parallel'},
-  'acme.local': {'acme'},
-  'acme.distributed': {'acme', 'data_parallel'},
+  'acme.local': {'acme', 'signals'},
+  'acme.distributed': {'acme', 'data_parallel', 'signals'},
   'experiments': {'acme', 'acme.local', 'acme.distributed'},
   # Their builders only.
   'sac': {'config', 'acme'},
@@ -63,8 +64,9 @@ AGENTS = {
     'records',
     'sac',
     'sac_discrete',
+    'signals',
   },
-  'run': {'acme', 'anakin.callbacks', 'command', 'records'},
+  'run': {'acme', 'anakin.callbacks', 'command', 'records', 'signals'},
 }
 
 # What only agents.acme may import.

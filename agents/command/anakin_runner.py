@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import signal
 import types
 from collections.abc import Mapping
 from pathlib import Path
@@ -22,6 +21,7 @@ from agents.command.reporting import CURVE_FILE_NAME, device_name, learner_perio
 from agents.command.settings import Settings
 from agents.config import ReplayConfig
 from agents.records.metrics import Evaluation, pool
+from agents.signals import Interrupts
 
 CHECKPOINTS = 'checkpoints'
 # The loop's options that are flags of their own, or none at all.
@@ -122,7 +122,7 @@ class AnakinRunner:
     """
     settings = self._settings
     recording = callbacks.record(directory)
-    with _NotedInterrupt() as interrupt:
+    with Interrupts() as interrupts, interrupts.noted():
       anakin.train(
         self._environment,
         self._algorithm,
@@ -138,12 +138,12 @@ class AnakinRunner:
             recorded=recording,
           ),
           callbacks.save_checkpoints(directory / CHECKPOINTS, settings.checkpoint_minutes),
-          lambda report: interrupt.noted,
+          lambda report: interrupts.pressed,
         ],
         state=self._restored(directory / CHECKPOINTS),
         num_devices=settings.num_devices,
       )
-    if interrupt.noted:
+    if interrupts.pressed:
       raise KeyboardInterrupt
     return pool([evaluations[-1] for evaluations in recording.evaluations])
 
@@ -151,28 +151,3 @@ class AnakinRunner:
     if callbacks.saved_steps(checkpoints) is None:
       return None
     return callbacks.restore(checkpoints, self._shapes)
-
-
-class _NotedInterrupt:
-  """Lets training come to its next report upon Ctrl-C, so that it can be saved."""
-
-  def __init__(self) -> None:
-    self.noted = False
-
-  def __enter__(self) -> _NotedInterrupt:
-    self._previous = signal.getsignal(signal.SIGINT)
-    if callable(self._previous):
-      signal.signal(signal.SIGINT, self._handle)
-    return self
-
-  def __exit__(self, *exception: object) -> None:
-    if signal.getsignal(signal.SIGINT) == self._handle:
-      signal.signal(signal.SIGINT, self._previous)
-
-  def _handle(self, signal_number: int, frame: types.FrameType | None) -> None:
-    assert callable(self._previous)
-    try:
-      # It says what happens, and lets a second one end the process.
-      self._previous(signal_number, frame)
-    except KeyboardInterrupt:
-      self.noted = True

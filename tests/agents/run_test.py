@@ -12,7 +12,7 @@ import time
 
 import pytest
 
-from agents import run
+from agents import run, signals
 from agents.acme.checkpointing import Checkpointer
 from agents.command import flags as command_flags
 from agents.command.settings import Settings, UsageError
@@ -224,9 +224,8 @@ def test_a_slip_is_answered_fast():
 
 _SECOND_INTERRUPT = """
 import os, signal, time
-from agents import run
-from agents.acme.checkpointing import Checkpointer
-with run.interruptible():
+from agents import signals
+with signals.interruptible():
   try:
     os.kill(os.getpid(), signal.SIGINT)
     time.sleep(60)
@@ -342,7 +341,7 @@ def test_an_interrupted_run_saves_and_goes_on(tmp_path, flags):
   _wait_for_step(process, 800)
   process.send_signal(signal.SIGINT)
   code, out, err = _finish(process)
-  assert code == run.INTERRUPTED_EXIT_CODE
+  assert code == signals.INTERRUPTED_EXIT_CODE
   assert err.endswith('Interrupted: saving a checkpoint. Press Ctrl-C again to quit at once.\n')
   command = shlex.split(out.splitlines()[-1].partition('Continue with: ')[2])
   assert command == ['sac-train', '--resume', f'--logdir={directory}']

@@ -13,6 +13,7 @@ import launchpad as lp
 # Not through `agents.acme.compat`: this node needs neither Reverb nor TensorFlow, which take most of a start.
 from acme.utils import counting
 
+from agents import signals
 from agents.acme import checkpointing
 from agents.acme.distributed import supervision
 
@@ -102,7 +103,7 @@ class ProgramCounter(counting.Counter):
       stop.wait()
     else:
       self._saved.wait(_GRACE_SECONDS)
-    supervision.ignore_signals()
+    signals.ignore_termination()
 
   def _lead(self, stop: threading.Event) -> bool:
     """Returns whether the program has come through all stages, and not been stopped before."""

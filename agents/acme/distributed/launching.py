@@ -9,7 +9,6 @@ import os
 import signal
 import subprocess
 import time
-import types
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -20,6 +19,8 @@ from absl import flags
 from launchpad.launch import worker_manager
 from launchpad.launch.run_locally import run_locally
 from launchpad.nodes.python.local_multi_processing import PythonProcess
+
+from agents.signals import Interrupts
 
 # A node that has not ended by then is killed.
 _ENDING_SECONDS = 20.0
@@ -65,55 +66,50 @@ def run(
     for label in program.groups
     if launch_type == 'local_mp' and label in environment_variables
   }
-  previous = signal.getsignal(signal.SIGINT)
-  interrupted = raises = False
-
-  def interrupt(signal_number: int, frame: types.FrameType | None) -> None:
-    nonlocal interrupted
-    if callable(previous):
-      interrupted = True
-      # Not while the nodes are started or ended, or some of them would be left alone.
-      if raises:
-        previous(signal_number, frame)
-
   workers: dict[str, list[Any]] = {}
   problems: dict[str, str] = {}
-  signal.signal(signal.SIGINT, interrupt)
-  try:
-    # Ctrl-C on a terminal goes to all processes, but the nodes are to be stopped in order, by this one. What
-    # is blocked here is blocked in the children that are started now.
-    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+  with Interrupts() as interrupts:
     try:
-      with _output_to(lambda title: log_file(directory, title, program)):
-        manager = lp.launch(program, launch_type, local_resources=resources, terminal=_TERMINAL)
-      workers = _workers(manager)
-      # Launchpad has put its own in place, which calls this one but lets nothing be raised.
-      signal.signal(signal.SIGINT, interrupt)
+      # Not while the nodes are started or ended, or some of them would be left alone.
+      with interrupts.held(), _blocked(signal.SIGINT):
+        with _output_to(lambda title: log_file(directory, title, program)):
+          manager = lp.launch(program, launch_type, local_resources=resources, terminal=_TERMINAL)
+        workers = _workers(manager)
+        # Launchpad has put its own in place, which calls this one but lets nothing be raised.
+        interrupts.install()
+      if interrupts.pressed:
+        interrupts.pass_on()
+      problems = _wait(manager, workers)
+    except KeyboardInterrupt:
+      pass
+    except Exception as error:
+      if not workers:
+        raise
+      problems = _failures(workers) or {'': f'a node failed: {type(error).__name__}: {error}'}
     finally:
-      signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
-    raises = True
-    if interrupted:
-      interrupt(signal.SIGINT, None)
-    problems = _wait(manager, workers)
-  except KeyboardInterrupt:
-    pass
-  except Exception as error:
-    if not workers:
-      raise
-    problems = _failures(workers) or {'': f'a node failed: {type(error).__name__}: {error}'}
-  finally:
-    raises = False
-    if workers:
-      late = _end(workers)
+      with interrupts.held():
+        late = _end(workers)
       # What has failed first comes first.
       for title, problem in {**_failures(workers), **late}.items():
         problems.setdefault(title, problem)
-    signal.signal(signal.SIGINT, previous)
   if problems:
     files = [log_file(directory, title, program) for title in problems if title]
     raise ProgramError('\n'.join([*problems.values(), *(tail(path) for path in files if path.exists())]))
-  if interrupted:
+  if interrupts.pressed:
     raise KeyboardInterrupt
+
+
+@contextlib.contextmanager
+def _blocked(signal_number: signal.Signals) -> Iterator[None]:
+  """Keeps a signal from this process for a while, and for good from the processes that are started meanwhile.
+
+  Ctrl-C on a terminal goes to all processes, but the nodes are to be stopped in order, by this one.
+  """
+  signal.pthread_sigmask(signal.SIG_BLOCK, {signal_number})
+  try:
+    yield
+  finally:
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal_number})
 
 
 def log_file(directory: Path, title: str, program: lp.Program) -> Path:

@@ -11,6 +11,7 @@ import launchpad as lp
 import reverb
 from absl import logging
 
+from agents import signals
 from agents.acme.distributed import supervision
 from agents.acme.distributed.counter import Stage
 from agents.acme.distributed.watchdog import Watchdog, measure
@@ -70,7 +71,7 @@ class ReplayNode(lp.ReverbNode):
     saved = False
     with contextlib.suppress(supervision.Stopped):
       saved = self._watch(client, supervision.Remote(counter, stop), stop, seconds)
-    supervision.ignore_signals()
+    signals.ignore_termination()
     if seconds is not None and not saved:
       client.checkpoint()
       with contextlib.suppress(supervision.Stopped):

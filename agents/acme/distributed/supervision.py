@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import concurrent.futures
 import math
-import signal
 import threading
 import time
 from collections.abc import Callable
@@ -12,6 +11,8 @@ from typing import Any
 
 import launchpad as lp
 from absl import logging
+
+from agents import signals
 
 # A counter syncs with the program's if its last sync is longer ago than this: always, even where the clock is
 # set back. Or the steps of the last episodes would be lost.
@@ -59,7 +60,7 @@ def run(work: Callable[[], None], *, interrupt: Callable[[], None] | None = None
 
   threading.Thread(target=target, name='node', daemon=True).start()
   while not ended.wait(_POLL_SECONDS) and not stop.is_set():
-    _take_signals_back()
+    signals.take_termination_back()
   if not ended.is_set():
     if interrupt is not None:
       try:
@@ -70,29 +71,11 @@ def run(work: Callable[[], None], *, interrupt: Callable[[], None] | None = None
       logging.error('This node did not end within %g seconds of being told to.', _ENDING_SECONDS)
   blamed = bool(failures) and not stop.wait(_BLAME_SECONDS)
   if stop.is_set():
-    ignore_signals()
+    signals.ignore_termination()
   if blamed:
     raise failures[0]
   if failures:
     logging.warning('While the program was stopping: %s', failures[0], exc_info=failures[0])
-
-
-def ignore_signals() -> None:
-  """Lets this process end undisturbed, now that its node is through.
-
-  A second SIGTERM, or the countdown that Launchpad keeps by SIGALRM, would kill a Python that is shutting
-  down, and hide whether the node has failed.
-  """
-  if threading.current_thread() is threading.main_thread():
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    signal.signal(signal.SIGALRM, signal.SIG_IGN)
-
-
-def _take_signals_back() -> None:
-  # `jax.distributed` puts a handler of its own below Python's, and SIGTERM would no longer get through.
-  handler = signal.getsignal(signal.SIGTERM)
-  if handler is not None and threading.current_thread() is threading.main_thread():
-    signal.signal(signal.SIGTERM, handler)
 
 
 def stop_event() -> threading.Event:

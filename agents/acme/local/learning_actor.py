@@ -14,8 +14,8 @@ from agents.acme import (
   rate_limits,
 )
 from agents.acme.checkpointing import Checkpointer
-from agents.acme.local.interrupts import DeferredInterrupts
 from agents.acme.prefetch import PrefetchingIterator
+from agents.signals import Interrupts
 
 from acme import core  # isort: skip
 
@@ -47,7 +47,7 @@ class LearningActor(core.Actor):
     batches: PrefetchingIterator[Any],
     tables: Sequence[reverb.Table],
     backlogs: Sequence[float],
-    interrupts: DeferredInterrupts,
+    interrupts: Interrupts,
     checkpointer: Checkpointer | None = None,
     *,
     starvation_seconds: float = 60.0,

@@ -14,9 +14,9 @@ from absl import logging
 from agents.acme import compat, rate_limits
 from agents.acme.checkpointing import make_checkpointer
 from agents.acme.experiment import ExperimentConfig, make_policy
-from agents.acme.local.interrupts import DeferredInterrupts
 from agents.acme.local.learning_actor import LearningActor
 from agents.acme.prefetch import PrefetchingIterator
+from agents.signals import Interrupts
 
 from acme import specs  # isort: skip
 from acme.utils import paths  # isort: skip
@@ -114,7 +114,7 @@ def run_experiment(
     if adder is not None:
       stack.callback(adder.reset)
     actor = builder.make_actor(actor_key, policy, environment_spec, variable_source=learner, adder=adder)
-    interrupts = stack.enter_context(DeferredInterrupts())
+    interrupts = stack.enter_context(Interrupts())
     actor = LearningActor(actor, learner, batches, tables, backlogs, interrupts, checkpointer)
 
     def make_loop(

@@ -32,6 +32,7 @@ _PROGRAM = """
   import os, signal, sys, time
   from pathlib import Path
   import launchpad as lp
+  from agents import signals
   from agents.acme.distributed import launching
   from agents.acme.distributed import supervision
 
@@ -108,7 +109,7 @@ def test_a_node_that_ends_before_the_others_is_named_and_ends_them(tmp_path, lau
 
 @pytest.mark.slow
 def test_a_failure_while_the_program_stops_is_a_failure(tmp_path):
-  action = 'lp.stop(); lp.wait_for_stop(); supervision.ignore_signals(); raise OSError("disk full")'
+  action = 'lp.stop(); lp.wait_for_stop(); signals.ignore_termination(); raise OSError("disk full")'
   lines = _launch(tmp_path, action, 'local_mp')
   assert lines[0] == 'ProgramError the node failing/0 failed with exit code 1'
   assert '  OSError: disk full' in lines

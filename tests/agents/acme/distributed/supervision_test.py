@@ -29,7 +29,7 @@ def stop(monkeypatch):
   event = threading.Event()
   monkeypatch.setattr(supervision.lp, 'stop_event', lambda: event)
   # Here it would concern the process of all tests.
-  monkeypatch.setattr(supervision, 'ignore_signals', lambda: None)
+  monkeypatch.setattr('agents.signals.ignore_termination', lambda: None)
   return event
 
 

@@ -8,9 +8,9 @@ import pytest
 
 pytest.importorskip('acme')
 
-from agents.acme.local.interrupts import DeferredInterrupts
 from agents.acme.local.learning_actor import LearningActor
 from agents.acme.prefetch import PrefetchingIterator
+from agents.signals import Interrupts
 
 import reverb  # isort: skip
 
@@ -56,7 +56,7 @@ def _batches_of(table: Table, batch_size: int) -> Iterator[int]:
 
 def _make(batches: PrefetchingIterator, table: Table, backlog: float, **options):
   parts = Counting(lambda: next(batches))
-  actor = LearningActor(parts, parts, batches, [table], [backlog], DeferredInterrupts(), parts, **options)
+  actor = LearningActor(parts, parts, batches, [table], [backlog], Interrupts(), parts, **options)
   return actor, parts
 
 
