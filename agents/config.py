@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable
 from typing import Any, Literal
 
 import jax
@@ -155,8 +154,7 @@ class SoftActorCriticConfig(ReplayConfig):
     actor_update_period: critic updates per update of actor and temperature.
     entropy_backup: whether the critics' target counts the entropy of the next action.
     critic_loss: 'l2', half the square of the error, or 'huber', linear beyond an error of 1.
-    reduce: what stands for Q of several critics, `sac_blocks.reductions.minimum`, `mean`, `random_subset(m)`,
-      or your own.
+    reduce: what stands for Q of several critics, the name of a function of `sac_blocks.reductions`.
     input_normalization: whether networks see observations normalised by running statistics.
   """
 
@@ -173,7 +171,7 @@ class SoftActorCriticConfig(ReplayConfig):
   actor_update_period: int = 1
   entropy_backup: bool = True
   critic_loss: Literal['l2', 'huber'] = 'l2'
-  reduce: Callable[[Any, Any], Any] = reductions.minimum
+  reduce: Literal['minimum', 'mean'] = 'minimum'
   input_normalization: bool = False
 
   def __post_init__(self) -> None:
@@ -210,6 +208,7 @@ class SoftActorCriticConfig(ReplayConfig):
       period = getattr(self, name)
       check_option(name, period, type(period) is int and period >= 1, 'an integer of at least 1')
     check_option('critic_loss', self.critic_loss, self.critic_loss in ('l2', 'huber'), "'l2' or 'huber'")
+    check_option('reduce', self.reduce, self.reduce in ('minimum', 'mean'), "'minimum' or 'mean'")
 
 
 def recipe_options(config: SoftActorCriticConfig) -> dict[str, Any]:
@@ -244,7 +243,7 @@ def recipe_options(config: SoftActorCriticConfig) -> dict[str, Any]:
     'entropy_backup': config.entropy_backup,
     'pointwise_loss': optax.huber_loss if config.critic_loss == 'huber' else optax.l2_loss,
     'normalize_observations': config.input_normalization,
-    'reduce': config.reduce,
+    'reduce': getattr(reductions, config.reduce),
     'updates_per_call': config.num_sgd_steps_per_step,
     'axis_name': None if config.num_learner_devices == 1 else data_parallel.AXIS,
   }

@@ -31,6 +31,7 @@ def spec(actions: Any, observations: Any = None) -> Any:
       'final_target_entropy_ratio must be None where target_entropy is given',
     ),
     ({'target_entropy_ratio_updates': 0}, 'target_entropy_ratio_updates must be an integer of at least 1'),
+    ({'reduce': 'max'}, "reduce must be 'minimum' or 'mean', got 'max'"),
     ({'tau': 2.0}, r'tau must be in \[0, 1\], got 2.0'),
   ],
 )
@@ -51,7 +52,6 @@ def test_every_option_reaches_the_recipe(monkeypatch: pytest.MonkeyPatch):
   networks = make_networks(spec(specs.DiscreteArray(3)), hidden_sizes=(8,))
   options = {
     'target_entropy': 0.2,
-    'reduce': reductions.mean,
     'tau': 1.0,
     'target_update_period': 100,
     'actor_update_period': 2,
@@ -59,9 +59,11 @@ def test_every_option_reaches_the_recipe(monkeypatch: pytest.MonkeyPatch):
     'initial_alpha': 0.3,
     'entropy_backup': False,
   }
-  make_algorithm(SACDiscreteConfig(**options, critic_loss='huber', target_entropy_ratio=0.1), networks)
+  named = {'reduce': 'mean', 'critic_loss': 'huber', 'target_entropy_ratio': 0.1}
+  make_algorithm(SACDiscreteConfig(**options, **named), networks)
   assert {name: given[name] for name in options} == options
   assert given['pointwise_loss'] is optax.huber_loss
+  assert given['reduce'] is reductions.mean
   assert given['target_entropy_ratio'] == 0.1
 
 
