@@ -1,7 +1,6 @@
 """Soft Actor-Critic as pure loss primitives, update blocks and whole algorithms."""
 
-from sac_blocks import blocks, distributions, losses, objectives, recipes
-from sac_blocks.distributions import Categorical, FactoredCategorical, Hybrid, TanhGaussian
+from sac_blocks import blocks, losses, objectives, recipes
 from sac_blocks.losses import (
   HybridEntropies,
   categorical_actor_loss,
@@ -32,13 +31,9 @@ __version__ = '0.1.0'
 __all__ = [
   'ActorCritic',
   'Algorithm',
-  'Categorical',
-  'FactoredCategorical',
-  'Hybrid',
   'HybridEntropies',
   'Network',
   'Objective',
-  'TanhGaussian',
   'TrainingState',
   'Transition',
   'blocks',
@@ -48,7 +43,6 @@ __all__ = [
   'categorical_twin_critic_loss',
   'continuous_target_entropy',
   'discrete_target_entropy',
-  'distributions',
   'hybrid_actor_loss',
   'hybrid_soft_q_target',
   'hybrid_soft_value',

@@ -19,16 +19,27 @@ from tests.sources import ROOT, dotted, files
 LAYERS = {
   'types': set(),
   'checks': {'types'},
-  'distributions': {'types', 'checks'},
-  'losses': {'types', 'checks', 'distributions'},
+  'densities': {'types', 'checks'},
+  # They bring distrax along, which takes seconds to import: only networks may.
+  'distributions': {'types', 'checks', 'densities'},
+  'losses': {'types', 'checks', 'densities'},
   # A block that moves targets calls the formula rather than repeat it.
   'blocks': {'types', 'checks', 'losses.targets'},
   'objectives': {'types', 'checks', 'losses'},
-  'recipes': {'types', 'checks', 'distributions', 'losses', 'blocks', 'objectives'},
+  'recipes': {'types', 'checks', 'losses', 'blocks', 'objectives'},
   'networks': {'types', 'distributions'},
 }
 
-HEAVY = ('acme', 'haiku', 'launchpad', 'reverb', 'sonnet', 'tensorflow', 'tensorflow_probability')
+HEAVY = (
+  'acme',
+  'distrax',
+  'haiku',
+  'launchpad',
+  'reverb',
+  'sonnet',
+  'tensorflow',
+  'tensorflow_probability',
+)
 
 
 def imports(path: pathlib.Path, *, top_level_only: bool = False) -> Iterator[str]:

@@ -13,8 +13,7 @@ import numpy as np
 import optax
 import pytest
 
-import sac_blocks as sb
-from sac_blocks import ActorCritic, Network, Transition, recipes
+from sac_blocks import ActorCritic, Network, Transition, distributions, recipes
 from tests.numerics import enable_x64, finite_differences
 
 FEATURES = 3
@@ -47,7 +46,11 @@ def make_networks(
   def actor(params: Any, obs: Any) -> Any:
     logits = obs['x'] @ params['w'] + params['b']
     mask = obs['action_mask'] if masked else None
-    return sb.FactoredCategorical(logits, SIZES, mask) if factored else sb.Categorical(logits, mask)
+    return (
+      distributions.FactoredCategorical(logits, SIZES, mask)
+      if factored
+      else distributions.Categorical(logits, mask)
+    )
 
   def init(*shape: int) -> Any:
     def init(key: Any) -> Any:
