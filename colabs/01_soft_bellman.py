@@ -41,6 +41,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 import sac_blocks as sb
+from sac_blocks import distributions
 
 # Tests set a small one: everything long is scaled by it.
 BUDGET = float(os.environ.get('COLAB_BUDGET', '1'))
@@ -313,8 +314,8 @@ plt.show()
 # %%
 STATE = 2
 num_samples = max(100, int(20_000 * BUDGET))
-uniform = sb.Categorical(jnp.zeros(2))
-optimal = sb.Categorical(logits[STATE])
+uniform = distributions.Categorical(jnp.zeros(2))
+optimal = distributions.Categorical(logits[STATE])
 
 estimates = {}
 for name, pi in (('uniform', uniform), ('soft-optimal', optimal)):

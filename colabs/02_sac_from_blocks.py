@@ -45,7 +45,7 @@ import optax
 
 import sac_blocks as sb
 from agents.anakin import environments
-from sac_blocks import blocks, objectives, recipes
+from sac_blocks import blocks, distributions, objectives, recipes
 from sac_blocks.networks import make_networks
 
 # Tests set a small one: everything long is scaled by it.
@@ -65,13 +65,13 @@ plt.rcParams.update({'figure.dpi': 90, 'axes.grid': True, 'grid.alpha': 0.3})
 # $$\log \pi(a) = \sum_d \Big[\log \mathcal{N}(u_d; \mu_d, \sigma_d)
 #    - 2 \big(\log 2 - u_d - \mathrm{softplus}(-2 u_d)\big)\Big].$$
 #
-# `sb.TanhGaussian(loc, scale)` is this law. Three of them, in one dimension:
+# `distributions.TanhGaussian(loc, scale)` is this law. Three of them, in one dimension:
 
 # %%
 actions = jnp.linspace(-0.999, 0.999, 401)
 figure, axes = plt.subplots(figsize=(6, 3))
 for loc, scale in ((0.0, 0.3), (0.8, 0.5), (0.0, 1.6)):
-  pi = sb.TanhGaussian(jnp.array([loc]), jnp.array([scale]))
+  pi = distributions.TanhGaussian(jnp.array([loc]), jnp.array([scale]))
   density = jnp.exp(pi.log_prob(actions[:, None]))
   label = rf'$\mu$ = {loc}, $\sigma$ = {scale}: entropy {pi.entropy():.2f}'
   axes.plot(actions, density, label=label)
@@ -115,7 +115,7 @@ locs = jnp.linspace(0.0, 14.0, 57)
 
 
 def compare(loc, key):
-  pi = sb.TanhGaussian(loc[None], jnp.full(1, 0.5))
+  pi = distributions.TanhGaussian(loc[None], jnp.full(1, 0.5))
   action, exact = pi.sample_and_log_prob(seed=key, sample_shape=(1000,))
   naive = naive_log_prob(action, pi.loc, pi.scale)
   error = jnp.abs(naive - exact)
@@ -135,7 +135,7 @@ right.legend(fontsize=8)
 figure.tight_layout()
 plt.show()
 
-pi = sb.TanhGaussian(jnp.array([12.0]), jnp.array([0.5]))
+pi = distributions.TanhGaussian(jnp.array([12.0]), jnp.array([0.5]))
 action, log_prob = pi.sample_and_log_prob(seed=jax.random.key(1))
 print(f'at mu = 12: a = {action[0]:.8f}, log pi = {log_prob:.4f}')
 print(f'naive: {naive_log_prob(action, pi.loc, pi.scale)}')
@@ -223,7 +223,7 @@ def fit_actor(alpha):
 figure, axes = plt.subplots(figsize=(6, 3.2))
 for alpha, color in ((0.1, 'tab:blue'), (1.0, 'tab:orange'), (5.0, 'tab:green')):
   params = fit_actor(alpha)
-  pi = sb.TanhGaussian(params['loc'][None], jnp.exp(params['log_scale'])[None])
+  pi = distributions.TanhGaussian(params['loc'][None], jnp.exp(params['log_scale'])[None])
   density = jnp.exp(pi.log_prob(actions[:, None]))
   axes.plot(actions, density, color=color, label=rf'$\alpha$ = {alpha}')
   best = jnp.exp(known_critic(actions[:, None])[0] / alpha)
@@ -577,7 +577,7 @@ def test_fixed_temperature(answer):
 check(answer, test_fixed_temperature)
 
 # %% [markdown]
-# **2. The widest policy.** For $\mu = 0$, which scale $\sigma$ of `sb.TanhGaussian` has the largest
+# **2. The widest policy.** For $\mu = 0$, which scale $\sigma$ of `TanhGaussian` has the largest
 # entropy, to two digits? (Neither narrow ones nor those that pile up at the ends do.)
 
 # %%
@@ -586,7 +586,9 @@ answer = None
 
 # %%
 def test_widest(answer):
-  pi = sb.TanhGaussian(jnp.zeros((3, 1)), float(answer) * jnp.array([[0.97], [1.0], [1.03]]))
+  pi = distributions.TanhGaussian(
+    jnp.zeros((3, 1)), float(answer) * jnp.array([[0.97], [1.0], [1.03]])
+  )
   below, at, above = pi.entropy()
   assert at > below, 'a narrower one has more entropy'
   assert at > above, 'a wider one has more entropy'

@@ -44,7 +44,7 @@ import optax
 import sac_blocks as sb
 from agents import anakin
 from agents.anakin import environments
-from sac_blocks import recipes
+from sac_blocks import distributions, recipes
 from sac_blocks.networks import make_discrete_networks
 
 # Tests set a small one: everything long is scaled by it.
@@ -80,9 +80,9 @@ print(f'entropy    {entropy:.4f}, of a uniform policy log 4 = {np.log(4):.4f}')
 
 # %%
 def sampled_slope(key):
-  action = sb.Categorical(logits).sample(seed=key)
-  cost = alpha * sb.Categorical(logits).log_prob(action) - q.min(axis=0)[action]
-  return cost * jax.grad(lambda x: sb.Categorical(x).log_prob(action))(logits)
+  action = distributions.Categorical(logits).sample(seed=key)
+  cost = alpha * distributions.Categorical(logits).log_prob(action) - q.min(axis=0)[action]
+  return cost * jax.grad(lambda x: distributions.Categorical(x).log_prob(action))(logits)
 
 
 exact = jax.grad(lambda x: sb.categorical_actor_loss(x, q, alpha)[0])(logits)
@@ -366,7 +366,7 @@ def test_probability(answer):
     best = float(answer(num_actions, ratio))
     assert best >= 1 / num_actions
     probs = np.append(best, np.full(num_actions - 1, (1 - best) / (num_actions - 1)))
-    entropy = sb.Categorical(jnp.log(probs)).entropy()
+    entropy = distributions.Categorical(jnp.log(probs)).entropy()
     np.testing.assert_allclose(entropy, ratio * np.log(num_actions), rtol=1e-3)
 
 

@@ -50,6 +50,7 @@ import optax
 from jax.flatten_util import ravel_pytree
 
 import sac_blocks as sb
+from sac_blocks import distributions
 
 # Tests set a small one: everything long is scaled by it.
 BUDGET = float(os.environ.get('COLAB_BUDGET', '1'))
@@ -188,7 +189,7 @@ class Batch(NamedTuple):
 def critic_loss(critics, agent, batch, key):
   loc, scale = jax.vmap(agent.policy)(batch.obs_t)
   # The action together with its log-probability: never by inverting the tanh.
-  a_t, log_prob_t = sb.TanhGaussian(loc, scale).sample_and_log_prob(seed=key)
+  a_t, log_prob_t = distributions.TanhGaussian(loc, scale).sample_and_log_prob(seed=key)
   q_t = q_values(agent.target_critics, batch.obs_t, a_t)
   alpha = jnp.exp(agent.log_alpha)
   target = sb.soft_q_target(batch.r_t, batch.discount_t, q_t, log_prob_t, alpha)
@@ -240,7 +241,7 @@ def slopes(loss, params, step=1e-6):
 
 
 def careless_actor_loss(policy, agent, batch, key):
-  pi = sb.TanhGaussian(*jax.vmap(policy)(batch.obs_tm1))
+  pi = distributions.TanhGaussian(*jax.vmap(policy)(batch.obs_tm1))
   action, log_prob = pi.sample_and_log_prob(seed=key)
   q = q_values(agent.critics, batch.obs_tm1, jax.lax.stop_gradient(action))
   return jnp.mean(sb.soft_policy_loss(log_prob, q, jnp.exp(agent.log_alpha)))
@@ -369,7 +370,7 @@ BATCH_SIZE, GAMMA, MAX_TORQUE = 128, 0.99, 2.0
 
 @jax.jit
 def explore(policy, obs, key, step):
-  pi = sb.TanhGaussian(*policy(obs))
+  pi = distributions.TanhGaussian(*policy(obs))
   return pi.sample(seed=jax.random.fold_in(key, step))
 
 

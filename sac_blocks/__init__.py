@@ -1,16 +1,6 @@
 """Soft Actor-Critic as pure loss primitives, update blocks and whole algorithms."""
 
-from sac_blocks import (
-  actions,
-  blocks,
-  distributions,
-  losses,
-  objectives,
-  observations,
-  recipes,
-  reductions,
-)
-from sac_blocks.distributions import Categorical, FactoredCategorical, Hybrid, TanhGaussian
+from sac_blocks import actions, blocks, losses, objectives, observations, recipes, reductions
 from sac_blocks.losses import (
   HybridEntropies,
   bellman_target,
@@ -43,13 +33,9 @@ __all__ = [
   'Actions',
   'ActorCritic',
   'Algorithm',
-  'Categorical',
-  'FactoredCategorical',
-  'Hybrid',
   'HybridEntropies',
   'Network',
   'Objective',
-  'TanhGaussian',
   'TrainingState',
   'Transition',
   'actions',
@@ -61,7 +47,6 @@ __all__ = [
   'categorical_twin_critic_loss',
   'continuous_target_entropy',
   'discrete_target_entropy',
-  'distributions',
   'hybrid_actor_loss',
   'hybrid_soft_q_target',
   'hybrid_soft_value',

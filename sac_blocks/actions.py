@@ -17,6 +17,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from sac_blocks.densities import masked_softmax
 from sac_blocks.losses.critic import q_at_action
 from sac_blocks.losses.hybrid import hybrid_soft_value
 from sac_blocks.losses.temperature import continuous_target_entropy, discrete_target_entropy
@@ -92,9 +93,9 @@ def enumerated(num_actions: int) -> Actions:
     policy: Any, critic: Callable[..., Array], alpha: PyTree, reduce: ReduceFn, key: PRNGKey | None
   ) -> SoftValue:
     logits = policy.logits
-    entropy = categorical_soft_value(jnp.zeros_like(logits)[None], logits, 1.0)
+    law = masked_softmax(logits)
     v = categorical_soft_value(critic(), logits, alpha, reduce=reduce, key=_reduce_key(key))
-    return SoftValue(v, entropy, logits != -jnp.inf)
+    return SoftValue(v, law.entropy(), law.mask)
 
   def taken(policy: Any, critic: Callable[..., Array], action: Any) -> Array:
     return q_at_action(critic(), policy.index(action) if hasattr(policy, 'index') else action)
@@ -154,13 +155,9 @@ def hybrid(num_actions: int, num_dimensions: int) -> Actions:
       reduce=reduce,
       key=_reduce_key(key),
     )
-    # The value without Q is the entropy of the part whose temperature is 1.
-    nothing = jnp.zeros_like(logits)[None]
-    entropy = {
-      'discrete': hybrid_soft_value(nothing, logits, log_prob, 1.0, 0.0),
-      'continuous': hybrid_soft_value(nothing, logits, log_prob, 0.0, 1.0),
-    }
-    return SoftValue(v, entropy, logits != -jnp.inf)
+    law = masked_softmax(logits)
+    entropy = {'discrete': law.entropy(), 'continuous': law.expectation(-log_prob)}
+    return SoftValue(v, entropy, law.mask)
 
   def taken(policy: Any, critic: Callable[..., Array], action: Any) -> Array:
     del policy

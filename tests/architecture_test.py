@@ -20,11 +20,13 @@ from tests.sources import ROOT, dotted, files
 LAYERS = {
   'types': set(),
   'checks': {'types'},
-  'distributions': {'types', 'checks'},
+  'densities': {'types', 'checks'},
+  # They bring distrax along, which takes seconds to import: only networks may.
+  'distributions': {'types', 'checks', 'densities'},
   'observations': set(),
   'reductions': {'types', 'checks'},
-  'losses': {'types', 'checks', 'distributions', 'reductions'},
-  'actions': {'types', 'losses'},
+  'losses': {'types', 'checks', 'densities', 'reductions'},
+  'actions': {'types', 'densities', 'losses'},
   # A block that moves targets calls the formula rather than repeat it.
   'blocks': {'types', 'checks', 'losses.targets'},
   # For every kind of action, so none of them may ask which it is.
@@ -72,7 +74,16 @@ AGENTS = {
 # What only agents.acme may import.
 ACME = ('acme', 'courier', 'launchpad', 'reverb', 'tensorflow')
 
-HEAVY = ('acme', 'haiku', 'launchpad', 'reverb', 'sonnet', 'tensorflow', 'tensorflow_probability')
+HEAVY = (
+  'acme',
+  'distrax',
+  'haiku',
+  'launchpad',
+  'reverb',
+  'sonnet',
+  'tensorflow',
+  'tensorflow_probability',
+)
 
 
 def imports(path: pathlib.Path, *, top_level_only: bool = False) -> Iterator[str]:

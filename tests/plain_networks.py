@@ -11,7 +11,8 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from sac_blocks import ActorCritic, Network, TanhGaussian, actions
+from sac_blocks import ActorCritic, Network, actions
+from sac_blocks.distributions import TanhGaussian
 
 OBSERVATION_SIZE = 3
 ACTION_SIZE = 2

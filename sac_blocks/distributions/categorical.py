@@ -6,22 +6,30 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import distrax
 import jax
 import jax.numpy as jnp
+from tensorflow_probability.substrates import jax as tfp
 
 from sac_blocks import checks
+from sac_blocks.densities import MaskedSoftmax, masked_softmax
+from sac_blocks.distributions import batches
 from sac_blocks.types import Array, PRNGKey
 
 
 @jax.tree_util.register_pytree_node_class
-class Categorical:
+class Categorical(distrax.Categorical):
   r"""The law of one of A actions, of which only the legal ones can be drawn.
 
   $$p_a = \frac{m_a e^{l_a}}{\sum_b m_b e^{l_b}}, \quad H = -\sum_{a: m_a} p_a \log p_a$$
 
   Illegal actions contribute exactly 0 to entropy and gradients, whatever their logits are, NaN included. A
   row without any legal action, as a terminal state may have, has probabilities and entropy 0; what is drawn
-  from it means nothing. The methods follow distrax.
+  from it means nothing.
+
+  It is a distrax `Categorical`. The KL divergence to another one sums over this one's legal actions; it is
+  infinite, with a gradient of 0, where the other forbids what this one may draw. It goes to and from the
+  `Categorical` of distrax and TFP, too, whose logits of minus infinity count as illegal.
 
   Args:
     logits: `[..., A]`, unnormalised log-probabilities; minus infinity is illegal, too.
@@ -41,29 +49,22 @@ class Categorical:
   """
 
   def __init__(self, logits: Array, mask: Array | None = None):
-    (logits,) = checks.as_floats(logits=logits)
-    if logits.ndim < 1 or logits.shape[-1] == 0:
-      raise ValueError(f'logits must end with the axis of A >= 1 actions [..., A], got {logits.shape}.')
-    # Not isfinite: a NaN is a policy that diverged, and has to show.
-    self.mask = logits != -jnp.inf
-    if mask is not None:
-      mask = checks.as_mask('mask', mask)
-      checks.same_shape(logits=logits, mask=mask)
-      self.mask &= mask
-    # Masked before, to keep illegal logits out of the sum, and after, to keep 0 * inf out of gradients.
-    any_legal = jnp.any(self.mask, axis=-1, keepdims=True)
-    log_probs = jax.nn.log_softmax(jnp.where(self.mask, logits, jnp.where(any_legal, -jnp.inf, 0.0)))
-    self._log_probs = jnp.where(self.mask, log_probs, 0.0)
+    self._softmax = masked_softmax(logits, mask)
+
+  @property
+  def mask(self) -> Array:
+    """The legal actions, bool `[..., A]`."""
+    return self._softmax.mask
 
   @property
   def logits(self) -> Array:
     """The log-probabilities `[..., A]`, minus infinity where illegal."""
-    return jnp.where(self.mask, self._log_probs, -jnp.inf)
+    return self._softmax.logits
 
   @property
   def probs(self) -> Array:
     """The probabilities `[..., A]`, 0 where illegal."""
-    return jnp.where(self.mask, jnp.exp(self._log_probs), 0.0)
+    return self._softmax.probs
 
   @property
   def batch_shape(self) -> tuple[int, ...]:
@@ -89,12 +90,11 @@ class Categorical:
     Returns:
       `[...]`; it differentiates through probabilities and values.
     """
-    checks.same_shape(values=values, logits=self.mask)
-    return jnp.sum(self.probs * jnp.where(self.mask, values, 0.0), axis=-1)
+    return self._softmax.expectation(values)
 
   def entropy(self) -> Array:
     """Returns the exact entropy `[...]` in nats, 0 where one action or none is legal."""
-    return self.expectation(-self._log_probs)
+    return self._softmax.entropy()
 
   def log_prob(self, value: Array) -> Array:
     """Returns the log-probability `[...]` of actions `[...]`, minus infinity for illegal ones."""
@@ -110,22 +110,12 @@ class Categorical:
     """Returns the most probable legal action, int32 `[...]`."""
     return jnp.argmax(self.logits, axis=-1).astype(jnp.int32)
 
-  def sample(self, *, seed: PRNGKey, sample_shape: tuple[int, ...] = ()) -> Array:
-    """Returns actions drawn, int32 `[*sample_shape, ...]`; the key is consumed."""
-    return _draw(seed, self.logits, sample_shape)
+  def prob(self, value: Array) -> Array:
+    """Returns the probability `[...]` of actions `[...]`, 0 for illegal ones."""
+    return jnp.exp(self.log_prob(value))
 
-  def sample_and_log_prob(self, *, seed: PRNGKey, sample_shape: tuple[int, ...] = ()) -> tuple[Array, Array]:
-    """Draws actions together with their log-probabilities.
-
-    Args:
-      seed: a key, consumed.
-      sample_shape: the shape of independent draws, put before the leading shape.
-
-    Returns:
-      The actions, int32 `[...]`, and their log-probabilities `[...]` in nats.
-    """
-    action = self.sample(seed=seed, sample_shape=sample_shape)
-    return action, self.log_prob(action)
+  def _sample_n(self, key: PRNGKey, n: int) -> Array:
+    return _draw(key, self.logits, (n,))
 
   def sample_uniformly(self, *, seed: PRNGKey) -> Array:
     """Returns actions drawn from the legal ones with equal probability, int32 `[...]`."""
@@ -135,27 +125,31 @@ class Categorical:
     """Returns where actions `[...]` stand in `logits`: the actions themselves."""
     return action
 
+  def __getitem__(self, index: Any) -> Categorical:
+    return batches.select(self, index)
+
   def tree_flatten(self) -> tuple[tuple[Array, Array], None]:
     """Returns the arrays, both `[..., A]`, for JAX."""
-    return (self.mask, self._log_probs), None
+    return (self._softmax.mask, self._softmax.log_probs), None
 
   @classmethod
   def tree_unflatten(cls, aux: None, children: tuple[Any, Any]) -> Categorical:
     """Returns the distribution rebuilt, without checks: JAX also passes placeholders."""
     del aux
     policy = object.__new__(cls)
-    policy.mask, policy._log_probs = children
+    policy._softmax = MaskedSoftmax(*children)
     return policy
 
 
 @jax.tree_util.register_pytree_node_class
-class FactoredCategorical:
+class FactoredCategorical(distrax.Distribution):
   r"""The law of K independent discrete actions, of which factor k has $n_k$ values.
 
   $$p_{a_1 \dots a_K} = \prod_k p^k_{a_k}, \quad H = \sum_k H^k$$
 
   As a law of the $\prod_k n_k$ joint actions it goes wherever a `Categorical` does: `logits` and `index` give
-  the joint view, in which the last factor varies fastest.
+  the joint view, in which the last factor varies fastest. It is a distrax distribution; its KL divergence is
+  the sum of the factors'.
 
   Args:
     logits: `[..., sum(sizes)]`, the factors' logits side by side; minus infinity is illegal.
@@ -249,9 +243,12 @@ class FactoredCategorical:
   def entropy(self) -> Array:
     """Returns the exact entropy `[...]` in nats, the sum of the factors'."""
     total = jnp.sum(jnp.stack([factor.entropy() for factor in self.factors]), axis=0)
+    return jnp.where(self._any_legal, total, 0.0)
+
+  @property
+  def _any_legal(self) -> Array:
     # Where one factor has no legal value, no joint action is legal.
-    legal = jnp.stack([jnp.any(factor.mask, axis=-1) for factor in self.factors])
-    return jnp.where(jnp.all(legal, axis=0), total, 0.0)
+    return jnp.all(jnp.stack([jnp.any(factor.mask, axis=-1) for factor in self.factors]), axis=0)
 
   def log_prob(self, value: Array) -> Array:
     """Returns the log-probability `[...]` of actions `[..., K]`, minus infinity for illegal ones."""
@@ -265,32 +262,19 @@ class FactoredCategorical:
     """Returns the most probable legal action, int32 `[..., K]`."""
     return jnp.stack([factor.mode() for factor in self.factors], axis=-1)
 
-  def sample(self, *, seed: PRNGKey, sample_shape: tuple[int, ...] = ()) -> Array:
-    """Returns actions drawn, int32 `[*sample_shape, ..., K]`; the key is consumed."""
-    return self.sample_and_log_prob(seed=seed, sample_shape=sample_shape)[0]
-
-  def sample_and_log_prob(self, *, seed: PRNGKey, sample_shape: tuple[int, ...] = ()) -> tuple[Array, Array]:
-    """Draws actions together with their log-probabilities.
-
-    Args:
-      seed: a key, consumed.
-      sample_shape: the shape of independent draws, put before the leading shape.
-
-    Returns:
-      The actions, int32 `[..., K]`, and their log-probabilities `[...]` in nats.
-    """
-    draws = [
-      factor.sample_and_log_prob(seed=key, sample_shape=sample_shape)
-      for factor, key in zip(self.factors, jax.random.split(seed, len(self.factors)), strict=True)
-    ]
-    actions, log_probs = zip(*draws, strict=True)
-    return jnp.stack(actions, axis=-1), jnp.sum(jnp.stack(log_probs), axis=0)
+  def _sample_n(self, key: PRNGKey, n: int) -> Array:
+    keys = jax.random.split(key, len(self.factors))
+    draws = [f.sample(seed=key, sample_shape=(n,)) for f, key in zip(self.factors, keys, strict=True)]
+    return jnp.stack(draws, axis=-1)
 
   def sample_uniformly(self, *, seed: PRNGKey) -> Array:
     """Returns actions drawn from the legal ones with equal probability, int32 `[..., K]`."""
     keys = jax.random.split(seed, len(self.factors))
     draws = [f.sample_uniformly(seed=key) for f, key in zip(self.factors, keys, strict=True)]
     return jnp.stack(draws, axis=-1)
+
+  def __getitem__(self, index: Any) -> FactoredCategorical:
+    return batches.select(self, index)
 
   def tree_flatten(self) -> tuple[tuple[tuple[Categorical, ...]], None]:
     """Returns the factors, for JAX."""
@@ -308,3 +292,34 @@ class FactoredCategorical:
 def _draw(key: PRNGKey, logits: Array, sample_shape: tuple[int, ...]) -> Array:
   shape = (*sample_shape, *logits.shape[:-1])
   return jax.random.categorical(key, logits, axis=-1, shape=shape).astype(jnp.int32)
+
+
+def _kl(p: Any, q: Any, **unused: Any) -> Array:
+  """KL(p || q) of two categorical laws, of which at least one is this module's."""
+  p, q = (law if isinstance(law, Categorical) else Categorical(law.logits_parameter()) for law in (p, q))
+  if p.num_categories != q.num_categories:
+    raise ValueError(
+      f'Both laws must have one number of actions, got {p.num_categories} and {q.num_categories}.'
+    )
+  p, q = batches.align(p, q)
+  both = p.mask & q.mask
+  # Each apart, since the difference is of finite numbers only.
+  finite = p.expectation(jnp.where(both, p._softmax.log_probs - q._softmax.log_probs, 0.0))
+  # A probability that underflows is 0, so that it costs nothing.
+  outside = jnp.any(p.mask & ~q.mask & (p.probs > 0.0), axis=-1)
+  return jnp.where(outside, jnp.inf, finite)
+
+
+tfp.distributions.RegisterKL(Categorical, Categorical)(_kl)
+for _other in (distrax.Categorical, tfp.distributions.Categorical):
+  tfp.distributions.RegisterKL(Categorical, _other)(_kl)
+  tfp.distributions.RegisterKL(_other, Categorical)(_kl)
+
+
+@tfp.distributions.RegisterKL(FactoredCategorical, FactoredCategorical)
+def _factored_kl(p: FactoredCategorical, q: FactoredCategorical, **unused: Any) -> Array:
+  if p.sizes != q.sizes:
+    raise ValueError(f'Both laws must have factors of the same sizes, got {p.sizes} and {q.sizes}.')
+  p, q = batches.align(p, q)
+  total = jnp.sum(jnp.stack([_kl(*pair) for pair in zip(p.factors, q.factors, strict=True)]), axis=0)
+  return jnp.where(p._any_legal, total, 0.0)

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
+import distrax
 import jax
 import jax.numpy as jnp
+from tensorflow_probability.substrates import jax as tfp
 
+from sac_blocks.distributions import batches
 from sac_blocks.distributions.categorical import Categorical
 from sac_blocks.distributions.tanh_gaussian import TanhGaussian
 from sac_blocks.types import Array, PRNGKey
 
 
 @jax.tree_util.register_pytree_node_class
-class Hybrid:
+class Hybrid(distrax.Distribution):
   r"""The law of a choice among A branches and of a continuous action, which may depend on the choice.
 
   $$\pi(k, x) = p_k\, \pi(x \mid k)$$
@@ -24,6 +28,10 @@ class Hybrid:
 
   Illegal branches can't be drawn, and their Gaussians contribute exactly 0 to gradients, whatever their `loc`
   is: a standard Gaussian stands for them.
+
+  It is a distrax distribution whose events, their shapes and dtypes are such dicts, as with `distrax.Joint`;
+  that one has independent parts only. Entropy and KL divergence are those of the choice, plus those of the
+  continuous action given the choice, expected under it. There is no mean: choices have none.
 
   Args:
     categorical: the law of the choice, with logits `[..., A]`.
@@ -63,19 +71,39 @@ class Hybrid:
     """Whether all branches share one Gaussian."""
     return self.continuous.loc.ndim == self.categorical.mask.ndim
 
-  def sample_and_log_prob(self, *, seed: PRNGKey) -> tuple[dict[str, Array], Array]:
-    """Draws an action together with its log-probability.
+  @property
+  def batch_shape(self) -> tuple[int, ...]:
+    """The leading shape `[...]`."""
+    return self.categorical.batch_shape
 
-    Args:
-      seed: a key, consumed.
+  @property
+  def event_shape(self) -> dict[str, tuple[int, ...]]:
+    """The shapes of the action's parts, `()` and `(D,)`."""
+    return {'discrete': (), 'continuous': self.continuous.event_shape}
 
-    Returns:
-      The action, and the log-probability `[...]` of both its parts together, in nats.
-    """
-    discrete_key, continuous_key = jax.random.split(seed)
-    choice, log_prob = self.categorical.sample_and_log_prob(seed=discrete_key)
+  def _sample_n_and_log_prob(self, key: PRNGKey, n: int) -> tuple[dict[str, Array], Array]:
+    discrete_key, continuous_key = jax.random.split(key)
+    choice, log_prob = self.categorical.sample_and_log_prob(seed=discrete_key, sample_shape=(n,))
     x, log_prob_x = self._branch(choice).sample_and_log_prob(seed=continuous_key)
     return {'discrete': choice, 'continuous': x}, log_prob + log_prob_x
+
+  def _sample_n(self, key: PRNGKey, n: int) -> dict[str, Array]:
+    return self._sample_n_and_log_prob(key, n)[0]
+
+  def log_prob(self, value: Mapping[str, Array]) -> Array:
+    """Returns the log-probability `[...]` of actions, minus infinity where the choice is illegal.
+
+    Args:
+      value: a dict of `discrete`, `[...]`, and `continuous`, `[..., D]`, both with or without a
+        `sample_shape` before the leading shape.
+    """
+    choice = jnp.asarray(value['discrete'])
+    log_prob = self.categorical.log_prob(choice)
+    return log_prob + self._branch(choice).log_prob(value['continuous'])
+
+  def entropy(self) -> Array:
+    """Returns the entropy `[...]` in nats: the choice's, and the mean of the branches', by quadrature."""
+    return self.categorical.entropy() + self.categorical.expectation(self._branches().entropy())
 
   def sample_branches(self, *, seed: PRNGKey) -> tuple[Array, Array]:
     """Samples a reparameterised continuous action for every branch, for expectations over the choice.
@@ -118,9 +146,29 @@ class Hybrid:
     policy.categorical, policy.continuous = children
     return policy
 
+  def __getitem__(self, index: Any) -> Hybrid:
+    return batches.select(self, index)
+
   def _branch(self, choice: Array) -> TanhGaussian:
-    """Returns the law of the continuous action given the branches `[...]`."""
+    """Returns the law of the continuous action given branches, `[..., D]` for `[...]` in range."""
+    leading = choice.shape[: choice.ndim - len(self.batch_shape)]
+    law = jax.tree_util.tree_map(lambda x: jnp.broadcast_to(x, (*leading, *x.shape)), self.continuous)
     if self.shared:
-      return self.continuous
+      return law
     index = choice[..., None, None]
-    return jax.tree.map(lambda x: jnp.take_along_axis(x, index, axis=-2)[..., 0, :], self.continuous)
+    return jax.tree_util.tree_map(lambda x: jnp.take_along_axis(x, index, axis=-2)[..., 0, :], law)
+
+  def _branches(self) -> TanhGaussian:
+    """Returns the laws of the continuous action given each branch, `[..., A, D]`."""
+    if not self.shared:
+      return self.continuous
+    shape = (*self.categorical.mask.shape, *self.continuous.event_shape)
+    return jax.tree_util.tree_map(lambda x: jnp.broadcast_to(x[..., None, :], shape), self.continuous)
+
+
+@tfp.distributions.RegisterKL(Hybrid, Hybrid)
+def _kl(p: Hybrid, q: Hybrid, **unused: Any) -> Array:
+  p, q = batches.align(p, q)
+  # The choice first, which says what is wrong where the numbers of branches differ.
+  choice = p.categorical.kl_divergence(q.categorical)
+  return choice + p.categorical.expectation(p._branches().kl_divergence(q._branches()))

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import jax
 
 from sac_blocks import reductions
-from sac_blocks.distributions import Categorical, TanhGaussian
+from sac_blocks.densities import masked_softmax, sample_tanh_gaussian
 from sac_blocks.losses.values import categorical_soft_value, soft_value
 from sac_blocks.types import Array, PRNGKey, ReduceFn
 
@@ -93,7 +93,7 @@ def tanh_gaussian_actor_loss(
 
   Reference: Haarnoja et al. 2018, eq. 7 and appendix C, arXiv 1812.05905.
   """
-  sample = ActorSample(*TanhGaussian(loc, scale).sample_and_log_prob(seed=key))
+  sample = ActorSample(*sample_tanh_gaussian(loc, scale, key))
   return soft_policy_loss(sample.log_prob, critic(sample.action), alpha), sample
 
 
@@ -136,4 +136,4 @@ def categorical_actor_loss(
   """
   q, alpha = jax.lax.stop_gradient((q, alpha))
   losses = -categorical_soft_value(q, logits, alpha, mask, reduce=reduce, key=key)
-  return losses, Categorical(logits, mask).entropy()
+  return losses, masked_softmax(logits, mask).entropy()

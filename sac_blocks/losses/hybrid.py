@@ -7,7 +7,7 @@ from typing import NamedTuple
 import jax
 
 from sac_blocks import checks, reductions
-from sac_blocks.distributions import Categorical
+from sac_blocks.densities import masked_softmax
 from sac_blocks.losses.values import bellman_target, categorical_soft_value
 from sac_blocks.types import Array, PRNGKey, ReduceFn
 
@@ -79,7 +79,7 @@ def hybrid_soft_value(
     alpha_continuous=alpha_continuous,
   )
   checks.same_shape(logits=logits, log_prob=log_prob)
-  continuous_entropy = Categorical(logits, mask).expectation(-log_prob)
+  continuous_entropy = masked_softmax(logits, mask).expectation(-log_prob)
   for name, alpha in (('alpha_discrete', alpha_discrete), ('alpha_continuous', alpha_continuous)):
     checks.in_range(name, alpha, 0.0)
     checks.scalar_or_like(name, alpha, entropy=continuous_entropy)
@@ -148,7 +148,7 @@ def hybrid_soft_q_target(
   value = hybrid_soft_value(
     q_t, logits_t, log_prob_t, alpha_discrete, alpha_continuous, mask_t, reduce=reduce, key=key
   )
-  checks.legal_unless_terminal(Categorical(logits_t, mask_t).mask, discount_t)
+  checks.legal_unless_terminal(masked_softmax(logits_t, mask_t).mask, discount_t)
   return bellman_target(r_t, discount_t, value)
 
 
@@ -201,5 +201,5 @@ def hybrid_actor_loss(
     q, logits, log_prob, alpha_discrete, alpha_continuous, mask, reduce=reduce, key=key
   )
   logits, log_prob = checks.as_floats(logits=logits, log_prob=log_prob)
-  policy = Categorical(logits, mask)
+  policy = masked_softmax(logits, mask)
   return loss, HybridEntropies(policy.entropy(), policy.expectation(-log_prob))

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 
 from sac_blocks import checks, reductions
-from sac_blocks.distributions import Categorical
+from sac_blocks.densities import masked_softmax
 from sac_blocks.types import Array, PRNGKey, ReduceFn
 
 
@@ -86,7 +86,7 @@ def categorical_soft_value(
   """
   q, logits, alpha = checks.as_floats(q=q, logits=logits, alpha=alpha)
   checks.in_range('alpha', alpha, 0.0)
-  policy = Categorical(logits, mask)
+  policy = masked_softmax(logits, mask)
   checks.ensemble_shape('q', q, logits=logits)
   entropy = policy.entropy()
   checks.scalar_or_like('alpha', alpha, entropy=entropy)
@@ -211,7 +211,7 @@ def categorical_soft_q_target(
     checks.same_shape(logits_t=logits_t, mask_t=mask_t)
   value = categorical_soft_value(q_t, logits_t, alpha, mask_t, reduce=reduce, key=key)
   target = bellman_target(r_t, discount_t, value)
-  checks.legal_unless_terminal(Categorical(logits_t, mask_t).mask, discount_t)
+  checks.legal_unless_terminal(masked_softmax(logits_t, mask_t).mask, discount_t)
   return target
 
 

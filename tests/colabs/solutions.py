@@ -37,7 +37,7 @@ answer = recipes.algorithm(
 """,
     """
 scales = jnp.linspace(0.5, 1.5, 1001)[:, None]
-answer = scales[jnp.argmax(sb.TanhGaussian(jnp.zeros_like(scales), scales).entropy()), 0]
+answer = scales[jnp.argmax(distributions.TanhGaussian(jnp.zeros_like(scales), scales).entropy()), 0]
 """,
     """
 def answer(period):

@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import sac_blocks as sb
+from sac_blocks import distributions
 from tests import numerics
 from tests.references import soft_actor_critic as reference
 
@@ -88,9 +89,9 @@ def _abstract_outputs(make_law, *arguments):
 @pytest.mark.parametrize(
   ('make_law', 'size', 'event_shape', 'categories'),
   [
-    (sb.Categorical, 1, (), 1),
-    (sb.Categorical, 3, (), 3),
-    (lambda logits, mask=None: sb.FactoredCategorical(logits, (2, 3), mask), 5, (2,), 6),
+    (distributions.Categorical, 1, (), 1),
+    (distributions.Categorical, 3, (), 3),
+    (lambda logits, mask=None: distributions.FactoredCategorical(logits, (2, 3), mask), 5, (2,), 6),
   ],
   ids=['one_action', 'three_actions', 'factored'],
 )
@@ -123,7 +124,10 @@ def test_shapes(make_law, size, event_shape, categories, leading):
 def test_dtypes_where_x64_is_on(given_dtype, expected):
   with numerics.enable_x64():
     logits = jax.ShapeDtypeStruct((4, 5), given_dtype)
-    for make_law in (sb.Categorical, lambda logits: sb.FactoredCategorical(logits, (2, 3))):
+    for make_law in (
+      distributions.Categorical,
+      lambda logits: distributions.FactoredCategorical(logits, (2, 3)),
+    ):
       _, of_categories, of_examples, actions = _abstract_outputs(make_law, logits)
       for output in (*of_categories.values(), *of_examples.values()):
         assert output.dtype == expected
@@ -139,7 +143,7 @@ def test_agrees_with_the_reference(dtype, masked):
   expected = reference.categorical_log_prob(logits, mask)
   tolerance = 1e-5 if dtype == np.float32 else 1e-13
   with numerics.enable_x64():
-    law = sb.Categorical(jnp.asarray(logits), mask)
+    law = distributions.Categorical(jnp.asarray(logits), mask)
     assert law.logits.dtype == law.probs.dtype == law.entropy().dtype == dtype
     np.testing.assert_allclose(law.logits, expected, rtol=tolerance)
     np.testing.assert_allclose(law.probs, np.exp(expected), rtol=tolerance)
@@ -158,7 +162,7 @@ def test_agrees_with_the_reference(dtype, masked):
 def test_half_precision_is_computed_in_float32():
   logits, mask = _policy()
   half = jnp.asarray(logits, jnp.bfloat16)
-  law = sb.Categorical(half, mask)
+  law = distributions.Categorical(half, mask)
   rounded = np.asarray(half, np.float64)
   np.testing.assert_allclose(law.logits, reference.categorical_log_prob(rounded, mask), rtol=1e-5)
   np.testing.assert_allclose(law.entropy(), reference.categorical_entropy(rounded, mask), rtol=1e-5)
@@ -170,7 +174,7 @@ def test_agrees_with_distrax(masked):
 
   logits, mask = _policy()
   mask = mask if masked else None
-  ours = sb.Categorical(logits, mask)
+  ours = distributions.Categorical(logits, mask)
   with jax.numpy_rank_promotion('allow'):
     theirs = distrax.Categorical(logits if mask is None else jnp.where(mask, logits, -1e9))
     np.testing.assert_allclose(ours.probs, theirs.probs, rtol=1e-5, atol=1e-7)
@@ -187,7 +191,9 @@ def test_agrees_with_distrax(masked):
 def test_samples_follow_the_probabilities(masked):
   logits, mask = _policy()
   mask = mask if masked else None
-  draws, log_prob = sb.Categorical(logits, mask).sample_and_log_prob(seed=_KEY, sample_shape=(_DRAWS,))
+  draws, log_prob = distributions.Categorical(logits, mask).sample_and_log_prob(
+    seed=_KEY, sample_shape=(_DRAWS,)
+  )
   assert draws.shape == log_prob.shape == (_DRAWS, 4)
   expected = reference.categorical_log_prob(logits, mask)
   for row in range(4):
@@ -196,7 +202,7 @@ def test_samples_follow_the_probabilities(masked):
 
 
 def test_rows_and_draws_are_independent():
-  law = sb.Categorical(np.zeros((2, 3), np.float32))
+  law = distributions.Categorical(np.zeros((2, 3), np.float32))
   draws = np.asarray(law.sample(seed=_KEY, sample_shape=(_DRAWS,)))
   # Two rows of one draw, and two draws of one row, must be nine pairs of the same probability.
   for a, b in ((draws[:, 0], draws[:, 1]), (draws[:-1:2, 0], draws[1::2, 0])):
@@ -206,12 +212,12 @@ def test_rows_and_draws_are_independent():
 def test_no_illegal_action_is_ever_drawn():
   mask = np.tile([True, False, True, False], (5, 1))
   logits = np.where(mask, np.float32(-3.0), _ANYTHING[:, None])
-  law = sb.Categorical(logits, mask)
+  law = distributions.Categorical(logits, mask)
   draws, log_prob = law.sample_and_log_prob(seed=_KEY, sample_shape=(20_000,))
   assert draws.size == 100_000
   assert set(np.unique(draws)) == {0, 2}
   np.testing.assert_allclose(log_prob, np.full((20_000, 5), -math.log(2.0)), rtol=1e-6)
-  wide = sb.Categorical(*(np.tile(x, (_DRAWS, 1, 1)) for x in (logits, mask)))
+  wide = distributions.Categorical(*(np.tile(x, (_DRAWS, 1, 1)) for x in (logits, mask)))
   assert set(np.unique(wide.sample_uniformly(seed=_KEY))) == {0, 2}
   np.testing.assert_array_equal(law.mode(), np.zeros(5))
 
@@ -221,9 +227,9 @@ def test_whatever_stands_at_illegal_actions_changes_no_bit():
 
   @jax.jit
   def outputs(logits):
-    law = sb.Categorical(logits, mask)
+    law = distributions.Categorical(logits, mask)
     action, log_prob = law.sample_and_log_prob(seed=_KEY, sample_shape=(10,))
-    entropy, vjp = jax.vjp(lambda x: sb.Categorical(x, mask).entropy(), logits)
+    entropy, vjp = jax.vjp(lambda x: distributions.Categorical(x, mask).entropy(), logits)
     gradient = vjp(jnp.ones(5))[0]
     return (
       law.probs,
@@ -249,14 +255,20 @@ def test_whatever_stands_at_illegal_actions_changes_no_bit():
 def test_legal_logits_may_be_as_low_as_numbers_go(lowest):
   """They are compared with each other and with nothing that stands in for illegal ones."""
   logits, mask = np.float32([lowest, lowest, 0.0, 1.0]), np.array([True, True, False, False])
-  for law in (sb.Categorical(logits, mask), sb.Categorical(np.where(mask, logits, -np.inf))):
+  for law in (
+    distributions.Categorical(logits, mask),
+    distributions.Categorical(np.where(mask, logits, -np.inf)),
+  ):
     np.testing.assert_allclose(law.probs, [0.5, 0.5, 0.0, 0.0], rtol=1e-6)
     assert float(law.entropy()) == pytest.approx(math.log(2.0), rel=1e-6)
 
 
 def test_logits_of_minus_infinity_are_a_mask():
   logits, mask = _policy()
-  law, hidden = sb.Categorical(logits, mask), sb.Categorical(np.where(mask, logits, -np.inf))
+  law, hidden = (
+    distributions.Categorical(logits, mask),
+    distributions.Categorical(np.where(mask, logits, -np.inf)),
+  )
   np.testing.assert_array_equal(hidden.mask, mask)
   np.testing.assert_array_equal(hidden.logits, law.logits)
   np.testing.assert_array_equal(hidden.probs, law.probs)
@@ -265,7 +277,7 @@ def test_logits_of_minus_infinity_are_a_mask():
   for method in ('sample', 'sample_uniformly'):
     np.testing.assert_array_equal(getattr(hidden, method)(seed=_KEY), getattr(law, method)(seed=_KEY))
   # Where both are given an action needs both.
-  both = sb.Categorical(jnp.array([0.0, -jnp.inf, 0.0, 0.0]), jnp.array([True, True, True, False]))
+  both = distributions.Categorical(jnp.array([0.0, -jnp.inf, 0.0, 0.0]), jnp.array([True, True, True, False]))
   np.testing.assert_array_equal(both.mask, [True, False, True, False])
   np.testing.assert_allclose(both.probs, [0.5, 0.0, 0.5, 0.0], rtol=1e-6)
 
@@ -275,14 +287,14 @@ def test_rows_without_legal_actions_have_no_entropy_and_no_gradient(hidden):
   logits, mask = _policy()
   mask[1] = False
   arguments = (np.where(mask, logits, -np.inf),) if hidden else (logits, mask)
-  law = sb.Categorical(*arguments)
+  law = distributions.Categorical(*arguments)
   entropy = law.entropy()
   assert entropy[1] == 0.0
   np.testing.assert_allclose(entropy, reference.categorical_entropy(logits, mask), rtol=1e-5, atol=1e-7)
   np.testing.assert_array_equal(law.mask, mask)
   np.testing.assert_array_equal(law.probs[1], np.zeros(5))
   np.testing.assert_array_equal(law.logits[1], np.full(5, -np.inf))
-  gradient = jax.grad(lambda x: jnp.sum(sb.Categorical(x, *arguments[1:]).entropy()))(arguments[0])
+  gradient = jax.grad(lambda x: jnp.sum(distributions.Categorical(x, *arguments[1:]).entropy()))(arguments[0])
   assert np.all(np.isfinite(gradient))
   np.testing.assert_array_equal(gradient[1], np.zeros(5))
   # Environments that have ended still get an action, which they ignore.
@@ -294,7 +306,7 @@ def test_rows_without_legal_actions_have_no_entropy_and_no_gradient(hidden):
 def test_a_single_legal_action_is_certain_exactly():
   logits, _ = _policy()
   mask = np.arange(5) == np.array([0, 4, 2, 2])[:, None]
-  law = sb.Categorical(100.0 * logits, mask)
+  law = distributions.Categorical(100.0 * logits, mask)
   np.testing.assert_array_equal(law.probs, mask)
   np.testing.assert_array_equal(law.entropy(), np.zeros(4))
   np.testing.assert_array_equal(law.log_prob(law.sample(seed=_KEY)), np.zeros(4))
@@ -303,7 +315,7 @@ def test_a_single_legal_action_is_certain_exactly():
 
 def test_uniform_samples_ignore_the_logits_of_legal_actions():
   logits, mask = np.float32([50.0, -50.0, 0.0, -1e30, 99.0]), np.array([1, 1, 0, 1, 1])
-  law = sb.Categorical(np.tile(logits, (_DRAWS, 1)), np.tile(mask, (_DRAWS, 1)))
+  law = distributions.Categorical(np.tile(logits, (_DRAWS, 1)), np.tile(mask, (_DRAWS, 1)))
   _assert_drawn_from(law.sample_uniformly(seed=_KEY), mask / 4.0)
 
 
@@ -311,9 +323,9 @@ def test_uniform_samples_ignore_the_logits_of_legal_actions():
 def test_masks_may_be_whole_numbers_where_nonzero_is_legal(dtype):
   logits, mask = _policy()
   whole = np.where(mask, np.array([1, 2, -1, 3, 127]).astype(dtype), dtype(0))
-  np.testing.assert_array_equal(sb.Categorical(logits, whole).mask, mask)
+  np.testing.assert_array_equal(distributions.Categorical(logits, whole).mask, mask)
   np.testing.assert_array_equal(
-    sb.Categorical(logits, jnp.asarray(whole)).probs, sb.Categorical(logits, mask).probs
+    distributions.Categorical(logits, jnp.asarray(whole)).probs, distributions.Categorical(logits, mask).probs
   )
 
 
@@ -321,9 +333,9 @@ def test_masks_may_be_whole_numbers_where_nonzero_is_legal(dtype):
 def test_floating_masks_are_refused(dtype):
   """An additive mask, 0 or -inf, would mean the opposite."""
   with pytest.raises(TypeError, match=r'\bmask\b.*float'):
-    sb.Categorical(np.zeros((4, 2), np.float32), np.ones((4, 2), dtype))
+    distributions.Categorical(np.zeros((4, 2), np.float32), np.ones((4, 2), dtype))
   with pytest.raises(TypeError, match=r'\bmask\b.*float'):
-    sb.FactoredCategorical(np.zeros((4, 5), np.float32), (2, 3), np.ones((4, 5), dtype))
+    distributions.FactoredCategorical(np.zeros((4, 5), np.float32), (2, 3), np.ones((4, 5), dtype))
 
 
 @pytest.mark.parametrize('top', [0.0, 200.0, 1e30])
@@ -331,9 +343,9 @@ def test_log_prob_has_a_finite_gradient_at_every_legal_action(top):
   logits = np.float32([top, 0.0, -1e4, 5.0])
   mask = np.array([True, True, True, False])
   for action in range(3):
-    value, gradient = jax.value_and_grad(lambda x, action=action: sb.Categorical(x, mask).log_prob(action))(
-      logits
-    )
+    value, gradient = jax.value_and_grad(
+      lambda x, action=action: distributions.Categorical(x, mask).log_prob(action)
+    )(logits)
     assert np.isfinite(value)
     expected = (np.arange(4) == action) - np.exp(reference.categorical_log_prob(logits, mask))
     np.testing.assert_allclose(gradient, expected, atol=1e-6)
@@ -347,7 +359,7 @@ def test_an_illegal_action_spoils_no_gradient():
   action[0] = 4
 
   def total(x):
-    log_prob = sb.Categorical(x, mask).log_prob(action)
+    log_prob = distributions.Categorical(x, mask).log_prob(action)
     return jnp.sum(jnp.where(jnp.isneginf(log_prob), 0.0, log_prob)), log_prob
 
   gradient, log_prob = jax.jit(jax.grad(total, has_aux=True))(logits)
@@ -364,7 +376,7 @@ def test_gradients_agree_with_finite_differences(masked):
 
     @jax.jit
     def function(logits):
-      law = sb.Categorical(logits, mask)
+      law = distributions.Categorical(logits, mask)
       return law.entropy() + 2.0 * law.log_prob(action) + 3.0 * law.probs[..., 0]
 
     gradient = jax.jit(jax.grad(lambda x: jnp.sum(function(x))))(logits)
@@ -375,23 +387,23 @@ def test_gradients_agree_with_finite_differences(masked):
 @given(seed=st.integers(0, 2**31), scale=st.floats(0.0, 100.0, width=32, allow_subnormal=False))
 def test_entropy_lies_between_nothing_and_that_of_uniform_choice(seed, scale):
   logits, mask = _policy(seed=seed)
-  entropy = sb.Categorical(np.float32(scale) * logits, mask).entropy()
+  entropy = distributions.Categorical(np.float32(scale) * logits, mask).entropy()
   assert np.all(entropy >= 0.0)
   assert np.all(entropy <= np.log(mask.sum(axis=-1)) + 1e-6)
   np.testing.assert_allclose(
-    sb.Categorical(0.0 * logits, mask).entropy(), np.log(mask.sum(axis=-1)), atol=1e-6
+    distributions.Categorical(0.0 * logits, mask).entropy(), np.log(mask.sum(axis=-1)), atol=1e-6
   )
 
 
 def test_sample_shape_comes_first():
-  law = sb.Categorical(*_policy((4,)))
+  law = distributions.Categorical(*_policy((4,)))
   action, log_prob = law.sample_and_log_prob(seed=_KEY, sample_shape=(2, 3))
   assert action.shape == log_prob.shape == (2, 3, 4)
   np.testing.assert_allclose(law.log_prob(action), log_prob, rtol=1e-6)
 
 
 def test_same_key_same_action():
-  law = sb.Categorical(*_policy((50,)))
+  law = distributions.Categorical(*_policy((50,)))
   action = law.sample(seed=_KEY)
   np.testing.assert_array_equal(action, law.sample_and_log_prob(seed=_KEY)[0])
   np.testing.assert_array_equal(action, law.sample(seed=jax.random.key(0)))
@@ -402,8 +414,8 @@ def test_same_key_same_action():
 def _laws():
   logits, mask = _factored(sizes=(2, 3))
   return {
-    'categorical': sb.Categorical(logits, mask),
-    'factored': sb.FactoredCategorical(logits, (2, 3), mask),
+    'categorical': distributions.Categorical(logits, mask),
+    'factored': distributions.FactoredCategorical(logits, (2, 3), mask),
   }
 
 
@@ -449,21 +461,21 @@ def test_tree_functions_may_put_anything_into_it(name):
 @pytest.mark.parametrize('shape', [(4,), (2,), (1, 2), (4, 1), (3, 2), (4, 3), (1, 4, 2), (2, 4)])
 def test_a_mask_of_another_shape_is_refused(shape):
   with numerics.raises_naming(mask=shape, logits=(4, 2)):
-    sb.Categorical(np.zeros((4, 2), np.float32), np.ones(shape, bool))
+    distributions.Categorical(np.zeros((4, 2), np.float32), np.ones(shape, bool))
 
 
 @pytest.mark.parametrize('shape', [(), (3,), (1,), (4, 1), (4, 3), (1, 3)])
 def test_actions_of_another_shape_are_refused(shape):
   # A further axis in front is that of samples, so (2, 4) would do.
   with numerics.raises_naming(value=shape):
-    sb.Categorical(np.zeros((4, 3), np.float32)).log_prob(np.zeros(shape, np.int32))
+    distributions.Categorical(np.zeros((4, 3), np.float32)).log_prob(np.zeros(shape, np.int32))
 
 
 def test_logits_without_an_action_axis_are_refused():
   with numerics.raises_naming(logits=()):
-    sb.Categorical(jnp.array(0.0))
+    distributions.Categorical(jnp.array(0.0))
   with numerics.raises_naming(logits=()):
-    sb.FactoredCategorical(jnp.array(0.0), (1,))
+    distributions.FactoredCategorical(jnp.array(0.0), (1,))
 
 
 # Several choices.
@@ -490,14 +502,17 @@ def test_joint_law_is_the_product_of_the_factors(masked):
 
     @jax.jit
     def outputs(logits):
-      law = sb.FactoredCategorical(logits, _SIZES, mask if masked else None)
+      law = distributions.FactoredCategorical(logits, _SIZES, mask if masked else None)
       log_prob = law.log_prob(jnp.broadcast_to(actions[:, None], (54, 4, 4)))
       entropies = [law.entropy(), sum(factor.entropy() for factor in law.factors)]
-      entropies += [sb.Categorical(law.logits).entropy(), sb.Categorical(law.logits, law.mask).entropy()]
+      entropies += [
+        distributions.Categorical(law.logits).entropy(),
+        distributions.Categorical(law.logits, law.mask).entropy(),
+      ]
       return law, [factor.logits for factor in law.factors], law.logits, law.mask, log_prob, entropies
 
     law, factor_logits, joint_logits, joint_mask, log_prob, entropies = outputs(logits)
-  assert all(isinstance(factor, sb.Categorical) for factor in law.factors)
+  assert all(isinstance(factor, distributions.Categorical) for factor in law.factors)
   for actual, expected in zip(factor_logits, log_probs, strict=True):
     np.testing.assert_allclose(actual, expected, rtol=1e-12)
   np.testing.assert_allclose(joint_logits, joint, rtol=1e-12)
@@ -509,21 +524,21 @@ def test_joint_law_is_the_product_of_the_factors(masked):
 
 
 def test_index_counts_the_last_factor_fastest():
-  law = sb.FactoredCategorical(np.zeros((54, 11), np.float32), _SIZES)
+  law = distributions.FactoredCategorical(np.zeros((54, 11), np.float32), _SIZES)
   actions = np.array(list(np.ndindex(*_SIZES)), np.int32)
   np.testing.assert_array_equal(law.index(actions), np.arange(54))
   np.testing.assert_array_equal(law.index(actions), np.ravel_multi_index(actions.T, _SIZES))
   np.testing.assert_array_equal(jax.jit(law.index)(actions), np.arange(54))
   assert jnp.issubdtype(law.index(actions).dtype, jnp.integer)
   # Narrow integers, as replay may hold them, don't overflow.
-  wide = sb.FactoredCategorical(np.zeros(600, np.float32), (300, 300))
+  wide = distributions.FactoredCategorical(np.zeros(600, np.float32), (300, 300))
   assert int(wide.index(np.array([100, 99], np.int8))) == 30_099
 
 
 def test_factored_samples_follow_the_joint_law():
   sizes, mask = (3, 2, 4), np.array([1, 0, 1, 1, 1, 1, 0, 1, 1], bool)
   logits = 0.5 * _factored((), sizes, seed=5)[0]
-  law = sb.FactoredCategorical(logits, sizes, mask)
+  law = distributions.FactoredCategorical(logits, sizes, mask)
   action, log_prob = law.sample_and_log_prob(seed=_KEY, sample_shape=(_DRAWS,))
   assert action.shape == (_DRAWS, 3)
   assert action.dtype == jnp.int32
@@ -537,7 +552,7 @@ def test_factored_samples_follow_the_joint_law():
 
 
 def test_equal_factors_do_not_share_their_draw():
-  law = sb.FactoredCategorical(np.zeros((_DRAWS, 6), np.float32), (2, 2, 2))
+  law = distributions.FactoredCategorical(np.zeros((_DRAWS, 6), np.float32), (2, 2, 2))
   for action in (law.sample(seed=_KEY), law.sample_uniformly(seed=_KEY)):
     _assert_drawn_from(np.ravel_multi_index(np.asarray(action).T, (2, 2, 2)), np.full(8, 1 / 8))
 
@@ -545,7 +560,7 @@ def test_equal_factors_do_not_share_their_draw():
 def test_factored_uniform_samples_are_uniform_over_the_legal_joint_actions():
   sizes, mask = (3, 2, 4), np.array([1, 0, 1, 1, 1, 1, 0, 1, 1], bool)
   logits = np.where(mask, np.float32([9, 0, -9, 5, 0, 0, 0, -50, 50]), np.float32(1e30))
-  law = sb.FactoredCategorical(np.tile(logits, (_DRAWS, 1)), sizes, np.tile(mask, (_DRAWS, 1)))
+  law = distributions.FactoredCategorical(np.tile(logits, (_DRAWS, 1)), sizes, np.tile(mask, (_DRAWS, 1)))
   action = law.sample_uniformly(seed=_KEY)
   assert action.shape == (_DRAWS, 3)
   assert action.dtype == jnp.int32
@@ -559,8 +574,8 @@ def test_no_illegal_choice_is_ever_drawn_in_any_factor():
 
   @jax.jit
   def outputs(logits):
-    law = sb.FactoredCategorical(logits, sizes, mask)
-    entropy, vjp = jax.vjp(lambda x: sb.FactoredCategorical(x, sizes, mask).entropy(), logits)
+    law = distributions.FactoredCategorical(logits, sizes, mask)
+    entropy, vjp = jax.vjp(lambda x: distributions.FactoredCategorical(x, sizes, mask).entropy(), logits)
     return law.sample(seed=_KEY, sample_shape=(20_000,)), law.mode(), entropy, vjp(jnp.ones(5))[0]
 
   draws, mode, entropy, gradient = outputs(logits)
@@ -581,10 +596,10 @@ def test_a_factored_row_without_legal_actions_has_no_entropy_and_no_gradient():
 
   @jax.jit
   def outputs(logits):
-    law = sb.FactoredCategorical(logits, (2, 3), mask)
-    entropy, vjp = jax.vjp(lambda x: sb.FactoredCategorical(x, (2, 3), mask).entropy(), logits)
+    law = distributions.FactoredCategorical(logits, (2, 3), mask)
+    entropy, vjp = jax.vjp(lambda x: distributions.FactoredCategorical(x, (2, 3), mask).entropy(), logits)
     actions = law.mode(), law.sample(seed=_KEY), law.sample_uniformly(seed=_KEY)
-    return entropy, vjp(jnp.ones(4))[0], law.mask, sb.Categorical(law.logits).entropy(), actions
+    return entropy, vjp(jnp.ones(4))[0], law.mask, distributions.Categorical(law.logits).entropy(), actions
 
   entropy, gradient, joint_mask, joint_entropy, actions = outputs(logits)
   assert np.any(mask[1])
@@ -607,7 +622,7 @@ def test_joint_law_serves_the_losses():
 
     @jax.jit
     def loss(logits):
-      law = sb.FactoredCategorical(logits, sizes, mask)
+      law = distributions.FactoredCategorical(logits, sizes, mask)
       return sb.categorical_actor_loss(law.logits, q, 0.3, law.mask)[0]
 
     gradient = jax.jit(jax.grad(lambda x: jnp.sum(loss(x))))(logits)
@@ -621,7 +636,7 @@ def test_joint_law_serves_the_losses():
 
 def test_one_factor_is_a_categorical():
   logits, mask = _policy()
-  one, law = sb.FactoredCategorical(logits, (5,), mask), sb.Categorical(logits, mask)
+  one, law = distributions.FactoredCategorical(logits, (5,), mask), distributions.Categorical(logits, mask)
   np.testing.assert_allclose(one.logits, law.logits, rtol=1e-6)
   np.testing.assert_array_equal(one.mask, law.mask)
   np.testing.assert_allclose(one.entropy(), law.entropy(), rtol=1e-6)
@@ -632,7 +647,7 @@ def test_one_factor_is_a_categorical():
 @pytest.mark.parametrize('sizes', [(2, 2), (5, 1), (3, 4), (7,), ()])
 def test_sizes_that_do_not_add_up_are_refused(sizes):
   with pytest.raises(ValueError, match=r'sizes') as error:
-    sb.FactoredCategorical(np.zeros((4, 5), np.float32), sizes)
+    distributions.FactoredCategorical(np.zeros((4, 5), np.float32), sizes)
   assert str(sizes) in str(error.value)
   assert re.search(r'\b5\b', str(error.value))
 
@@ -640,17 +655,17 @@ def test_sizes_that_do_not_add_up_are_refused(sizes):
 @pytest.mark.parametrize('sizes', [(5, 0), (6, -1), (0, 2, 3)])
 def test_factors_without_choices_are_refused(sizes):
   with pytest.raises(ValueError, match=r'sizes'):
-    sb.FactoredCategorical(np.zeros((4, 5), np.float32), sizes)
+    distributions.FactoredCategorical(np.zeros((4, 5), np.float32), sizes)
 
 
 @pytest.mark.parametrize('shape', [(4,), (5,), (1, 5), (4, 1), (4, 6), (1, 4, 5)])
 def test_a_factored_mask_of_another_shape_is_refused(shape):
   with numerics.raises_naming(mask=shape, logits=(4, 5)):
-    sb.FactoredCategorical(np.zeros((4, 5), np.float32), (2, 3), np.ones(shape, bool))
+    distributions.FactoredCategorical(np.zeros((4, 5), np.float32), (2, 3), np.ones(shape, bool))
 
 
 @pytest.mark.parametrize('shape', [(4,), (4, 1), (4, 3), (2,), (1, 2), (3, 2)])
 def test_factored_actions_of_another_shape_are_refused(shape):
-  law = sb.FactoredCategorical(np.zeros((4, 5), np.float32), (2, 3))
+  law = distributions.FactoredCategorical(np.zeros((4, 5), np.float32), (2, 3))
   with numerics.raises_naming(value=shape):
     law.log_prob(np.zeros(shape, np.int32))

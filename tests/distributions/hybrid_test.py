@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import sac_blocks as sb
+from sac_blocks import distributions
 from tests import numerics
 from tests.references import soft_actor_critic as reference
 
@@ -33,7 +34,7 @@ def _parts(leading=(4,), branches=3, size=2, *, shared=False, seed=0):
 
 
 def _law(logits, mask, loc, scale):
-  return sb.Hybrid(sb.Categorical(logits, mask), sb.TanhGaussian(loc, scale))
+  return distributions.Hybrid(distributions.Categorical(logits, mask), distributions.TanhGaussian(loc, scale))
 
 
 def _log_prob(action, logits, mask, loc, scale):
@@ -126,7 +127,7 @@ def test_every_branch_is_sampled_from_its_own_gaussian_with_noise_of_its_own():
 def test_branches_that_share_a_gaussian_have_one_sample():
   logits, mask, loc, scale = _parts(shared=True)
   x, log_prob = _law(logits, np.ones_like(mask), loc, scale).sample_branches(seed=_KEY)
-  alone, alone_log_prob = sb.TanhGaussian(loc, scale).sample_and_log_prob(seed=_KEY)
+  alone, alone_log_prob = distributions.TanhGaussian(loc, scale).sample_and_log_prob(seed=_KEY)
   np.testing.assert_array_equal(x, np.repeat(alone[:, None], 3, axis=1))
   np.testing.assert_array_equal(log_prob, np.repeat(alone_log_prob[:, None], 3, axis=1))
 
@@ -215,7 +216,7 @@ def test_goes_through_jit_and_vmap(shared):
     for a, b in zip(*map(jax.tree_util.tree_leaves, (row(together), alone)), strict=True):
       np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6)
   returned = jax.jit(lambda law: law)(law)
-  assert type(returned) is sb.Hybrid
+  assert type(returned) is distributions.Hybrid
   assert returned.shared == shared
 
 
@@ -239,4 +240,7 @@ def test_same_key_same_action():
 def test_gaussians_of_another_shape_are_refused(shape):
   loc = np.zeros(shape, np.float32)
   with numerics.raises_naming(loc=shape, logits=(4, 3)):
-    sb.Hybrid(sb.Categorical(np.zeros((4, 3), np.float32)), sb.TanhGaussian(loc, np.ones_like(loc)))
+    distributions.Hybrid(
+      distributions.Categorical(np.zeros((4, 3), np.float32)),
+      distributions.TanhGaussian(loc, np.ones_like(loc)),
+    )

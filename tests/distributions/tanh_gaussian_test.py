@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import sac_blocks as sb
+from sac_blocks import distributions
 from tests import numerics
 from tests.references import soft_actor_critic as reference
 
@@ -39,7 +39,7 @@ def _policy(leading=(), size=3, seed=0, dtype=np.float32):
 
 def _pre_tanh_noise():
   """Returns what the key draws for one dimension, read from an action that is far from the ends."""
-  action = sb.TanhGaussian(jnp.zeros(1), jnp.ones(1)).sample(seed=_KEY)
+  action = distributions.TanhGaussian(jnp.zeros(1), jnp.ones(1)).sample(seed=_KEY)
   return float(np.arctanh(np.float64(action[0])))
 
 
@@ -50,7 +50,7 @@ def test_sampled_log_prob_of_known_numbers(u, expected):
   loc = jnp.array([u - noise], jnp.float32)
 
   def log_prob(loc, scale):
-    return sb.TanhGaussian(loc, scale).sample_and_log_prob(seed=_KEY)[1]
+    return distributions.TanhGaussian(loc, scale).sample_and_log_prob(seed=_KEY)[1]
 
   actual = float(log_prob(loc, jnp.ones(1)))
   at_zero_mean = (
@@ -67,14 +67,14 @@ def test_sampled_log_prob_of_known_numbers(u, expected):
 @pytest.mark.parametrize(('u', 'expected'), _KNOWN[:4])
 def test_log_prob_of_a_stored_action_in_float64(u, expected):
   with numerics.enable_x64():
-    law = sb.TanhGaussian(jnp.zeros(1, jnp.float64), jnp.ones(1, jnp.float64))
+    law = distributions.TanhGaussian(jnp.zeros(1, jnp.float64), jnp.ones(1, jnp.float64))
     actual = law.log_prob(jnp.tanh(jnp.array([u], jnp.float64)))
     assert actual.dtype == jnp.float64
   assert float(actual) == pytest.approx(expected, abs=2e-6)
 
 
 def test_log_prob_is_summed_over_dimensions_and_not_over_the_batch():
-  law = sb.TanhGaussian(jnp.zeros((4, 3)), jnp.ones((4, 3)))
+  law = distributions.TanhGaussian(jnp.zeros((4, 3)), jnp.ones((4, 3)))
   log_prob = law.log_prob(jnp.zeros((4, 3)))
   assert log_prob.shape == (4,)
   np.testing.assert_allclose(log_prob, np.full(4, -2.756816), atol=1e-6)
@@ -84,7 +84,7 @@ def _abstract_outputs(loc, scale, key=_KEY):
   """Returns what every method gives, shapes and dtypes only: nothing is compiled."""
 
   def outputs(loc, scale):
-    law = sb.TanhGaussian(loc, scale)
+    law = distributions.TanhGaussian(loc, scale)
     action, log_prob = law.sample_and_log_prob(seed=key)
     of_actions = {'action': action, 'sample': law.sample(seed=key), 'mode': law.mode()}
     of_examples = {'drawn': log_prob, 'log_prob': law.log_prob(action), 'entropy': law.entropy()}
@@ -97,7 +97,7 @@ def _abstract_outputs(loc, scale, key=_KEY):
 @pytest.mark.parametrize('size', [1, 3])
 def test_shapes(leading, size):
   loc, scale = _policy(leading, size)
-  law = sb.TanhGaussian(loc, scale)
+  law = distributions.TanhGaussian(loc, scale)
   assert law.event_shape == (size,)
   assert law.batch_shape == leading
   of_actions, of_examples = _abstract_outputs(loc, scale)
@@ -125,7 +125,7 @@ def test_dtypes_where_x64_is_on(given, expected):
 
 def test_sample_shape_comes_first():
   loc, scale = _policy((4,))
-  action, log_prob = sb.TanhGaussian(loc, scale).sample_and_log_prob(seed=_KEY, sample_shape=(2,))
+  action, log_prob = distributions.TanhGaussian(loc, scale).sample_and_log_prob(seed=_KEY, sample_shape=(2,))
   assert action.shape == (2, 4, 3)
   assert log_prob.shape == (2, 4)
   np.testing.assert_allclose(
@@ -142,23 +142,23 @@ def test_sample_shape_comes_first():
 
 
 def test_sample_is_the_action_of_sample_and_log_prob():
-  law = sb.TanhGaussian(*_policy((4,)))
+  law = distributions.TanhGaussian(*_policy((4,)))
   np.testing.assert_array_equal(law.sample(seed=_KEY), law.sample_and_log_prob(seed=_KEY)[0])
 
 
 def test_old_and_new_keys_draw_the_same():
-  law = sb.TanhGaussian(*_policy((4,)))
+  law = distributions.TanhGaussian(*_policy((4,)))
   np.testing.assert_array_equal(law.sample(seed=_KEY), law.sample(seed=jax.random.key(0)))
 
 
 def test_mode_is_the_squashed_mean():
   loc, scale = _policy((4,))
-  np.testing.assert_allclose(sb.TanhGaussian(loc, scale).mode(), np.tanh(loc), rtol=1e-6)
+  np.testing.assert_allclose(distributions.TanhGaussian(loc, scale).mode(), np.tanh(loc), rtol=1e-6)
 
 
 def test_float32_agrees_with_the_reference():
   loc, scale = _policy((4,))
-  law = sb.TanhGaussian(loc, scale)
+  law = distributions.TanhGaussian(loc, scale)
   action, log_prob = law.sample_and_log_prob(seed=_KEY)
   assert action.dtype == log_prob.dtype == law.entropy().dtype == jnp.float32
   expected = reference.tanh_gaussian_log_density(np.arctanh(np.float64(action)), loc, scale)
@@ -169,7 +169,7 @@ def test_float32_agrees_with_the_reference():
 def test_float64_agrees_with_the_reference():
   loc, scale = _policy((4,), dtype=np.float64)
   with numerics.enable_x64():
-    law = sb.TanhGaussian(jnp.asarray(loc), jnp.asarray(scale))
+    law = distributions.TanhGaussian(jnp.asarray(loc), jnp.asarray(scale))
     action, log_prob = law.sample_and_log_prob(seed=_KEY)
     assert action.dtype == log_prob.dtype == law.entropy().dtype == jnp.float64
     expected = reference.tanh_gaussian_log_density(np.arctanh(action), loc, scale)
@@ -180,10 +180,10 @@ def test_float64_agrees_with_the_reference():
 def test_half_precision_is_computed_in_float32():
   # Both are exact in bfloat16, so the draws are those of float32.
   loc, scale = np.zeros((4, 3), np.float32), np.ones((4, 3), np.float32)
-  half = sb.TanhGaussian(jnp.asarray(loc, jnp.bfloat16), jnp.asarray(scale, jnp.bfloat16))
+  half = distributions.TanhGaussian(jnp.asarray(loc, jnp.bfloat16), jnp.asarray(scale, jnp.bfloat16))
   for actual, expected in zip(
     half.sample_and_log_prob(seed=_KEY),
-    sb.TanhGaussian(loc, scale).sample_and_log_prob(seed=_KEY),
+    distributions.TanhGaussian(loc, scale).sample_and_log_prob(seed=_KEY),
     strict=True,
   ):
     assert actual.dtype == jnp.float32
@@ -194,7 +194,7 @@ def test_log_prob_is_exact_up_to_the_last_representable_actions():
   """A clip at 0.999, or at the decimal resolution 1e-6, would show here."""
   distance = 2.0 ** -np.arange(1, 22)
   action = np.concatenate([1.0 - distance, distance - 1.0]).astype(np.float32)[:, None]
-  law = sb.TanhGaussian(jnp.full(action.shape, 0.5), jnp.full(action.shape, 1.5))
+  law = distributions.TanhGaussian(jnp.full(action.shape, 0.5), jnp.full(action.shape, 1.5))
   expected = reference.tanh_gaussian_log_density(
     np.arctanh(np.float64(action)), np.full(action.shape, 0.5), np.full(action.shape, 1.5)
   )
@@ -203,7 +203,7 @@ def test_log_prob_is_exact_up_to_the_last_representable_actions():
 
 @pytest.mark.parametrize('bound', [1.0, -1.0, 1.0000001, -1.0000001, 1.5, -1.5])
 def test_actions_at_and_beyond_the_bounds_count_as_the_last_ones_inside(bound):
-  law = sb.TanhGaussian(jnp.array([0.5]), jnp.array([1.5]))
+  law = distributions.TanhGaussian(jnp.array([0.5]), jnp.array([1.5]))
   eps = np.finfo(np.float32).eps
   u = math.copysign(math.atanh(1.0 - float(eps)), bound)
   expected = reference.normal_log_density(u, 0.5, 1.5) - reference.log_tanh_slope(u)
@@ -220,7 +220,7 @@ def test_value_and_gradient_are_finite_for_every_action(loc, log_scale):
   action = jnp.asarray(action[:, None], jnp.float32)
 
   def log_prob(loc, scale, action):
-    return jnp.sum(sb.TanhGaussian(loc, scale).log_prob(action))
+    return jnp.sum(distributions.TanhGaussian(loc, scale).log_prob(action))
 
   value, gradients = jax.value_and_grad(log_prob, argnums=(0, 1, 2))(
     jnp.full(action.shape, loc), jnp.full(action.shape, math.exp(log_scale)), action
@@ -234,7 +234,7 @@ def test_value_and_gradient_are_finite_for_every_action(loc, log_scale):
 @pytest.mark.parametrize('loc', [0.0, 9.1, -50.0, 1e3, -1e3])
 def test_sampling_is_finite_for_extreme_policies(loc, log_scale):
   def draw(loc, scale):
-    action, log_prob = sb.TanhGaussian(loc, scale).sample_and_log_prob(seed=_KEY)
+    action, log_prob = distributions.TanhGaussian(loc, scale).sample_and_log_prob(seed=_KEY)
     return jnp.sum(log_prob) + jnp.sum(action), (action, log_prob)
 
   (_, (action, log_prob)), gradients = jax.value_and_grad(draw, argnums=(0, 1), has_aux=True)(
@@ -249,7 +249,7 @@ def test_sampling_is_finite_for_extreme_policies(loc, log_scale):
 @pytest.mark.parametrize('log_scale', [-20.0, -15.0, -5.0, 0.0, 1.0])
 def test_mean_log_prob_of_samples_is_minus_the_entropy(log_scale):
   """Also where scale is below the spacing of float32 around loc, so that loc + scale eps rounds."""
-  law = sb.TanhGaussian(jnp.array([0.3, -0.2]), jnp.full(2, math.exp(log_scale)))
+  law = distributions.TanhGaussian(jnp.array([0.3, -0.2]), jnp.full(2, math.exp(log_scale)))
   log_prob = law.sample_and_log_prob(seed=_KEY, sample_shape=(20_000,))[1]
   # Six standard errors.
   tolerance = 6 * float(np.std(log_prob)) / math.sqrt(log_prob.size) + 1e-4
@@ -265,7 +265,7 @@ def test_gradients_of_log_prob_agree_with_finite_differences():
 
     @jax.jit
     def log_prob(loc, scale, action):
-      return sb.TanhGaussian(loc, scale).log_prob(action)
+      return distributions.TanhGaussian(loc, scale).log_prob(action)
 
     gradients = jax.jit(jax.grad(lambda *xs: jnp.sum(log_prob(*xs)), argnums=(0, 1, 2)))(*inputs)
     for position, gradient in enumerate(gradients):
@@ -286,7 +286,7 @@ def test_reparameterised_gradients_agree_with_finite_differences(output):
 
     @jax.jit
     def function(loc, scale):
-      law = sb.TanhGaussian(loc, scale)
+      law = distributions.TanhGaussian(loc, scale)
       action, log_prob = law.sample_and_log_prob(seed=_KEY)
       return {'action': action, 'log_prob': log_prob, 'entropy': law.entropy()}[output]
 
@@ -306,7 +306,7 @@ def test_density_integrates_to_one(loc, scale):
   u = u[np.abs(u) < 15.0]
   with numerics.enable_x64():
     action = jnp.asarray(np.tanh(u))[:, None]
-    law = sb.TanhGaussian(jnp.full(action.shape, loc), jnp.full(action.shape, scale))
+    law = distributions.TanhGaussian(jnp.full(action.shape, loc), jnp.full(action.shape, scale))
     density = np.exp(law.log_prob(action))
   # da = (1 - tanh(u)^2) du on a grid that is dense where the density is high.
   weighted = density / np.cosh(u) ** 2
@@ -320,12 +320,12 @@ def test_density_integrates_to_one_over_the_actions_themselves():
     grid = np.stack(np.meshgrid(nodes, nodes, indexing='ij'), axis=-1)
     loc = jnp.broadcast_to(jnp.array([0.2, -0.4]), grid.shape)
     scale = jnp.broadcast_to(jnp.array([0.5, 0.4]), grid.shape)
-    density = np.exp(sb.TanhGaussian(loc, scale).log_prob(jnp.asarray(grid)))
+    density = np.exp(distributions.TanhGaussian(loc, scale).log_prob(jnp.asarray(grid)))
   assert float(weights @ density @ weights) == pytest.approx(1.0, abs=1e-6)
 
 
 def test_samples_follow_the_density():
-  law = sb.TanhGaussian(jnp.array([0.4, -0.1]), jnp.array([0.7, 0.3]))
+  law = distributions.TanhGaussian(jnp.array([0.4, -0.1]), jnp.array([0.7, 0.3]))
   action = np.float64(law.sample(seed=_KEY, sample_shape=(20_000,)))
   assert np.abs(action).max() < 1.0
   for u, loc, scale in zip(np.arctanh(action).T, (0.4, -0.1), (0.7, 0.3), strict=True):
@@ -338,14 +338,14 @@ def test_samples_follow_the_density():
 
 def test_entropy_of_the_standard_policy():
   # By dense integration, and 0.66990 +- 0.00006 by 2e7 draws. Without tanh it would be 1.418939.
-  law = sb.TanhGaussian(jnp.zeros(1), jnp.ones(1))
+  law = distributions.TanhGaussian(jnp.zeros(1), jnp.ones(1))
   assert float(law.entropy()) == pytest.approx(0.669804, abs=1e-5)
 
 
 @pytest.mark.parametrize('scale', [math.exp(-20), math.exp(-5), 0.1, 0.5, 1.0, 2.0, math.exp(2)])
 @pytest.mark.parametrize('loc', [0.0, 0.5, -2.0, 10.0, 1e3])
 def test_entropy_agrees_with_dense_integration(loc, scale):
-  entropy = float(sb.TanhGaussian(jnp.array([loc]), jnp.array([scale])).entropy())
+  entropy = float(distributions.TanhGaussian(jnp.array([loc]), jnp.array([scale])).entropy())
   expected = reference.tanh_gaussian_entropy(loc, scale, points=4001)
   # Wide policies squeeze the bend of log(1 - tanh(u)^2) at 0 between two nodes.
   tolerance = 1e-4 if scale <= 2.0 else 3e-2
@@ -353,7 +353,7 @@ def test_entropy_agrees_with_dense_integration(loc, scale):
 
 
 def test_entropy_adds_up_over_dimensions():
-  law = sb.TanhGaussian(jnp.array([[0.0, 0.5], [1.0, 0.0]]), jnp.array([[1.0, 0.5], [0.1, 1.0]]))
+  law = distributions.TanhGaussian(jnp.array([[0.0, 0.5], [1.0, 0.0]]), jnp.array([[1.0, 0.5], [0.1, 1.0]]))
   single = {
     (loc, scale): reference.tanh_gaussian_entropy(loc, scale, points=4001)
     for loc, scale in [(0.0, 1.0), (0.5, 0.5), (1.0, 0.1)]
@@ -363,7 +363,7 @@ def test_entropy_adds_up_over_dimensions():
 
 
 def test_entropy_of_a_collapsed_policy_is_that_of_its_gaussian():
-  law = sb.TanhGaussian(jnp.zeros(1), jnp.exp(jnp.array([-20.0])))
+  law = distributions.TanhGaussian(jnp.zeros(1), jnp.exp(jnp.array([-20.0])))
   assert float(law.entropy()) == pytest.approx(-18.581, abs=1e-3)
   action, log_prob = law.sample_and_log_prob(seed=_KEY)
   assert np.isfinite(log_prob)
@@ -375,7 +375,7 @@ def test_entropy_of_a_collapsed_policy_is_that_of_its_gaussian():
   log_scale=st.floats(-5.0, 5.0, width=32, allow_subnormal=False),
 )
 def test_entropy_never_exceeds_the_uniform_one(loc, log_scale):
-  law = sb.TanhGaussian(jnp.array([loc, 0.0]), jnp.exp(jnp.array([log_scale, 0.0])))
+  law = distributions.TanhGaussian(jnp.array([loc, 0.0]), jnp.exp(jnp.array([log_scale, 0.0])))
   assert float(law.entropy()) <= 2 * _LOG_TWO
 
 
@@ -387,8 +387,8 @@ def test_entropy_never_exceeds_the_uniform_one(loc, log_scale):
 def test_reflection_of_mean_and_action_keeps_the_density(loc, scale, action):
   loc, scale, action = (jnp.full(1, x, jnp.float32) for x in (loc, scale, action))
   np.testing.assert_allclose(
-    sb.TanhGaussian(loc, scale).log_prob(action),
-    sb.TanhGaussian(-loc, scale).log_prob(-action),
+    distributions.TanhGaussian(loc, scale).log_prob(action),
+    distributions.TanhGaussian(-loc, scale).log_prob(-action),
     rtol=1e-4,
     atol=1e-4,
   )
@@ -402,9 +402,9 @@ def test_is_a_pytree_that_jit_takes_and_returns():
     action, log_prob = law.sample_and_log_prob(seed=_KEY)
     return law, action, log_prob, law.log_prob(action), law.entropy(), law.mode()
 
-  eager = sb.TanhGaussian(loc, scale)
+  eager = distributions.TanhGaussian(loc, scale)
   law, action, log_prob, again, entropy, mode = through(eager)
-  assert isinstance(law, sb.TanhGaussian)
+  assert isinstance(law, distributions.TanhGaussian)
   np.testing.assert_array_equal(law.loc, loc)
   np.testing.assert_array_equal(law.scale, scale)
   expected_action, expected_log_prob = eager.sample_and_log_prob(seed=_KEY)
@@ -416,7 +416,7 @@ def test_is_a_pytree_that_jit_takes_and_returns():
 
 
 def test_tree_functions_may_put_anything_into_it():
-  law = sb.TanhGaussian(*_policy((4,)))
+  law = distributions.TanhGaussian(*_policy((4,)))
   leaves, structure = jax.tree_util.tree_flatten(law)
   assert len(leaves) == 2
   jax.tree_util.tree_unflatten(structure, [object(), None])
@@ -427,7 +427,7 @@ def test_tree_functions_may_put_anything_into_it():
 def test_vmap_equals_stacked_input():
   loc, scale = _policy((4,))
   action = np.tanh(np.random.default_rng(1).normal(size=loc.shape)).astype(np.float32)
-  law = sb.TanhGaussian(loc, scale)
+  law = distributions.TanhGaussian(loc, scale)
   for function in (
     lambda law, action: law.log_prob(action),
     lambda law, _: law.entropy(),
@@ -445,10 +445,12 @@ def test_vmap_over_keys_equals_a_loop():
   def draw(law, key):
     return law.sample_and_log_prob(seed=key)
 
-  action, log_prob = jax.jit(jax.vmap(draw))(sb.TanhGaussian(loc, scale), keys)
+  action, log_prob = jax.jit(jax.vmap(draw))(distributions.TanhGaussian(loc, scale), keys)
   draw = jax.jit(draw)
   for index in range(4):
-    expected_action, expected_log_prob = draw(sb.TanhGaussian(loc[index], scale[index]), keys[index])
+    expected_action, expected_log_prob = draw(
+      distributions.TanhGaussian(loc[index], scale[index]), keys[index]
+    )
     np.testing.assert_allclose(action[index], expected_action, rtol=1e-5, atol=1e-6)
     np.testing.assert_allclose(log_prob[index], expected_log_prob, rtol=1e-5, atol=1e-5)
 
@@ -457,7 +459,7 @@ def test_agrees_with_distrax_where_distrax_is_safe():
   import distrax  # Takes seconds where it brings TensorFlow along.
 
   loc, scale = _policy((4,))
-  ours = sb.TanhGaussian(loc, scale)
+  ours = distributions.TanhGaussian(loc, scale)
   with jax.numpy_rank_promotion('allow'):
     theirs = distrax.Transformed(
       distrax.MultivariateNormalDiag(jnp.asarray(loc), jnp.asarray(scale)),
@@ -472,15 +474,15 @@ def test_agrees_with_distrax_where_distrax_is_safe():
 @pytest.mark.parametrize('shape', [(4,), (4, 1), (1,), (2, 4), (1, 2)])
 def test_a_scale_of_another_shape_is_refused(shape):
   with numerics.raises_naming(loc=(4, 2), scale=shape):
-    sb.TanhGaussian(jnp.zeros((4, 2)), jnp.ones(shape))
+    distributions.TanhGaussian(jnp.zeros((4, 2)), jnp.ones(shape))
 
 
 def test_a_mean_without_an_action_axis_is_refused():
   with pytest.raises(ValueError, match=r'loc.*scale'):
-    sb.TanhGaussian(jnp.array(0.0), jnp.array(1.0))
+    distributions.TanhGaussian(jnp.array(0.0), jnp.array(1.0))
 
 
 @pytest.mark.parametrize('shape', [(4,), (4, 1), (4, 3), (1, 2), (3, 2), (2, 1)])
 def test_an_action_of_another_shape_is_refused(shape):
   with numerics.raises_naming(action=shape):
-    sb.TanhGaussian(jnp.zeros((4, 2)), jnp.ones((4, 2))).log_prob(jnp.zeros(shape))
+    distributions.TanhGaussian(jnp.zeros((4, 2)), jnp.ones((4, 2))).log_prob(jnp.zeros(shape))

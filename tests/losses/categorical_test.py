@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import sac_blocks as sb
+from sac_blocks import distributions
 from tests import numerics
 from tests.references import soft_actor_critic as reference
 from tests.references import soft_value_iteration as tabular
@@ -147,7 +148,9 @@ def test_value_of_the_soft_optimal_policy(scale):
   """pi* = softmax(q / alpha), which stays when rewards and temperature double."""
   q, alpha = scale * jnp.array([[1.0, 2.0, 3.0]]), 0.5 * scale
   logits = q[0] / alpha
-  np.testing.assert_allclose(sb.Categorical(logits).probs, [0.015876, 0.117310, 0.866813], atol=1e-6)
+  np.testing.assert_allclose(
+    distributions.Categorical(logits).probs, [0.015876, 0.117310, 0.866813], atol=1e-6
+  )
   assert float(sb.categorical_soft_value(q, logits, alpha)) == pytest.approx(3.071466 * scale, abs=1e-5)
 
 
@@ -645,7 +648,7 @@ def test_target_entropy_is_a_share_of_the_largest_entropy(ratio, largest):
   target = sb.discrete_target_entropy(2, ratio)
   assert isinstance(target, float)
   assert target == pytest.approx(ratio * _LOG_TWO, rel=1e-6)
-  entropy = sb.Categorical(jnp.log(jnp.array([largest, 1.0 - largest]))).entropy()
+  entropy = distributions.Categorical(jnp.log(jnp.array([largest, 1.0 - largest]))).entropy()
   assert float(entropy) == pytest.approx(target, abs=5e-4)
 
 
@@ -712,7 +715,7 @@ def test_target_entropy_of_factored_actions_adds_up_over_the_factors():
   mask = np.array(
     [[1, 1, 1, 1, 1, 1, 1, 1, 1], [1, 0, 1, 1, 0, 0, 1, 1, 1], [0, 1, 0, 1, 0, 0, 0, 1, 0]], bool
   )
-  joint = sb.FactoredCategorical(jnp.zeros((3, 9)), sizes, jnp.asarray(mask)).mask
+  joint = distributions.FactoredCategorical(jnp.zeros((3, 9)), sizes, jnp.asarray(mask)).mask
   target = sb.discrete_target_entropy(joint, 0.7)
   expected = 0.7 * np.array([math.log(3) + math.log(2) + math.log(4), math.log(2) + math.log(3), 0.0])
   np.testing.assert_allclose(target, expected, rtol=1e-6)
@@ -759,5 +762,5 @@ def test_repeated_targets_lead_to_the_soft_optimal_values(seed):
     v = sb.categorical_soft_value(q[None], q / _ALPHA, _ALPHA, mdp.mask)
     np.testing.assert_allclose(v, expected.v, rtol=1e-10, atol=1e-10)
     np.testing.assert_allclose(
-      sb.Categorical(q / _ALPHA, mdp.mask).probs, expected.policy, rtol=1e-9, atol=1e-10
+      distributions.Categorical(q / _ALPHA, mdp.mask).probs, expected.policy, rtol=1e-9, atol=1e-10
     )

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import sac_blocks as sb
-from sac_blocks import recipes
+from sac_blocks import distributions, recipes
 from sac_blocks.networks import make_discrete_networks
 
 SPEC = jax.ShapeDtypeStruct((3,), np.float32)
@@ -34,7 +34,7 @@ def test_any_leading_shape_and_number_of_critics(leading: Any, num_actions: int,
 
   def outputs(key: Any, obs: Any) -> Any:
     policy = networks.actor.apply(networks.actor.init(key), obs)
-    assert isinstance(policy, sb.Categorical)
+    assert isinstance(policy, distributions.Categorical)
     return policy.logits, policy.mode(), networks.critic.apply(networks.critic.init(key), obs)
 
   logits, action, q = jax.eval_shape(outputs, jax.random.key(0), jnp.ones((*leading, 3)))
@@ -57,7 +57,7 @@ def test_factored_actions_have_factors_in_the_actor_and_joint_actions_in_the_cri
   def outputs(key: Any, obs: Any) -> Any:
     actor, critic = networks.actor.init(key), networks.critic.init(key)
     policy = networks.actor.apply(actor, obs)
-    assert isinstance(policy, sb.FactoredCategorical)
+    assert isinstance(policy, distributions.FactoredCategorical)
     assert policy.sizes == tuple(sizes)
     return actor, policy.logits, policy.mode(), networks.critic.apply(critic, obs)
 

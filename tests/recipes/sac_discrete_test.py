@@ -14,7 +14,7 @@ import optax
 import pytest
 
 import sac_blocks as sb
-from sac_blocks import ActorCritic, Network, Transition, recipes, reductions
+from sac_blocks import ActorCritic, Network, Transition, distributions, recipes, reductions
 from tests.numerics import enable_x64, finite_differences
 
 FEATURES = 3
@@ -47,7 +47,11 @@ def make_networks(
   def actor(params: Any, obs: Any) -> Any:
     logits = obs['x'] @ params['w'] + params['b']
     mask = obs['action_mask'] if masked else None
-    return sb.FactoredCategorical(logits, SIZES, mask) if factored else sb.Categorical(logits, mask)
+    return (
+      distributions.FactoredCategorical(logits, SIZES, mask)
+      if factored
+      else distributions.Categorical(logits, mask)
+    )
 
   def init(*shape: int) -> Any:
     def init(key: Any) -> Any:

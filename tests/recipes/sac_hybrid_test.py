@@ -13,7 +13,7 @@ import optax
 import pytest
 
 import sac_blocks as sb
-from sac_blocks import ActorCritic, Network, Transition, objectives, recipes
+from sac_blocks import ActorCritic, Network, Transition, distributions, objectives, recipes
 from tests.references import hybrid_soft_actor_critic as reference
 
 # A bandit of four branches, r = offset - steepness (x - best)^2, of which the last pays best but is illegal.
@@ -42,8 +42,8 @@ def make_bandit_networks(shared: bool = False, num_critics: int = 2) -> ActorCri
       return jnp.broadcast_to(x, (*obs.shape[:-1], *x.shape))
 
     mask = LEGAL & (obs != 0.0)
-    gaussian = sb.TanhGaussian(rows(params['loc']), rows(jnp.exp(params['log_scale'])))
-    return sb.Hybrid(sb.Categorical(rows(params['logits']), mask), gaussian)
+    gaussian = distributions.TanhGaussian(rows(params['loc']), rows(jnp.exp(params['log_scale'])))
+    return distributions.Hybrid(distributions.Categorical(rows(params['logits']), mask), gaussian)
 
   def init_critic(key: Any) -> Any:
     return 0.5 * jax.random.normal(key, (num_critics, 4, 3))

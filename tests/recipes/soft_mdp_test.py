@@ -12,7 +12,7 @@ import optax
 import pytest
 
 import sac_blocks as sb
-from sac_blocks import recipes
+from sac_blocks import distributions, recipes
 from tests.references import soft_value_iteration as tabular
 
 _ALPHA = 0.5
@@ -25,7 +25,11 @@ def make_tables(mask: np.ndarray, joint_mask: np.ndarray, num_critics: int = 2) 
 
   def actor(params: Any, obs: Any) -> Any:
     logits, legal = params[obs], jnp.asarray(mask)[obs]
-    return sb.FactoredCategorical(logits, _SIZES, legal) if factored else sb.Categorical(logits, legal)
+    return (
+      distributions.FactoredCategorical(logits, _SIZES, legal)
+      if factored
+      else distributions.Categorical(logits, legal)
+    )
 
   def init_critic(key: Any) -> Any:
     q = jax.random.normal(key, (num_critics, *joint_mask.shape))

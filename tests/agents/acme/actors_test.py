@@ -14,8 +14,9 @@ pytest.importorskip('acme')
 
 from agents.acme import actors
 from agents.acme.learner import BlocksLearner
-from sac_blocks import ActorCritic, Categorical, Network, recipes
+from sac_blocks import ActorCritic, Network, recipes
 from sac_blocks import actions as kinds
+from sac_blocks.distributions import Categorical
 from tests.plain_networks import make_plain_networks
 from tests.recipes.sac_test import make_batch
 
