@@ -484,5 +484,5 @@ def test_a_mean_without_an_action_axis_is_refused():
 
 @pytest.mark.parametrize('shape', [(4,), (4, 1), (4, 3), (1, 2), (3, 2), (2, 1)])
 def test_an_action_of_another_shape_is_refused(shape):
-  with numerics.raises_naming(action=shape):
+  with numerics.raises_naming(value=shape):
     distributions.TanhGaussian(jnp.zeros((4, 2)), jnp.ones((4, 2))).log_prob(jnp.zeros(shape))
