@@ -222,7 +222,7 @@ def same_structure(**trees: PyTree) -> None:
   first_leaves, first_structure = jax.tree_util.tree_flatten_with_path(first)
   for name, tree in others:
     leaves, structure = jax.tree_util.tree_flatten_with_path(tree)
-    if structure != first_structure:  # type: ignore[operator]
+    if structure != first_structure:  # type: ignore[operator, unused-ignore]
       _fail(f'{first_name} and {name} must have the same structure, got {first_structure} and {structure}.')
     for (path, a), (_, b) in zip(first_leaves, leaves, strict=True):
       if jnp.shape(a) != jnp.shape(b):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pathlib
 import signal
 import sys
 
@@ -28,6 +29,11 @@ import pytest  # noqa: E402
 
 # Most of the time of the tests is compiling. Programs that they start as processes are optimised as ever.
 jax.config.update('jax_disable_most_optimizations', True)
+# Compiled once per checkout: entries are found by program, options, flags, jaxlib and the processor's kind.
+# Not for those processes either: jax writes an entry in place, so one that is killed would leave half of it.
+jax.config.update('jax_compilation_cache_dir', str(pathlib.Path(__file__).parents[1] / '.cache' / 'jax'))
+jax.config.update('jax_persistent_cache_min_compile_time_secs', 0.0)
+jax.config.update('jax_persistent_cache_min_entry_size_bytes', -1)
 
 # The same examples in every run, so that a failure is a change of the code. No deadline, since the
 # first example of each shape compiles.

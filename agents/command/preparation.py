@@ -32,7 +32,7 @@ def quieten_imports() -> None:
   logging.set_verbosity(logging.WARNING)
   with contextlib.suppress(ImportError):
     # Gym, which Acme imports, asks its users to move to Gymnasium.
-    from gym_notices import notices  # type: ignore[import-not-found]
+    from gym_notices import notices
 
     notices.notices.clear()
 

@@ -257,4 +257,4 @@ def n_step_soft_q_target(r_t: Array, discount_t: Array, v_t: Array, n: int) -> A
   for _ in range(r_t.ndim - 1):
     returns = jax.vmap(returns, in_axes=-1, out_axes=-1)
   # Under x64 rlax mixes in float64 of its own.
-  return returns(r_t, discount_t, v_t).astype(r_t.dtype)
+  return jnp.asarray(returns(r_t, discount_t, v_t), r_t.dtype)
