@@ -35,8 +35,7 @@ def sac(
   updates_per_call: int = 1,
   axis_name: str | None = None,
 ) -> Algorithm:
-  """Soft Actor-Critic with a learned or fixed temperature, for networks of any library and any kind of
-  action.
+  """Soft Actor-Critic with a learned or fixed temperature, for any networks and any kind of action.
 
   One update moves the critics, then the actor against the new critics, then the temperature by the entropy
   that the actor's step saw, then the target critics. The batch is a `Transition`.
