@@ -123,8 +123,8 @@ class Actions(NamedTuple):
     soft_value: `soft_value(policy, critic, alpha, reduce, key) -> SoftValue`, with `critic(*inputs) -> q` the
       critics at one observation, of which the kind knows the inputs; alpha has the structure of the entropy.
       The key is consumed.
-    taken: `taken(policy, critic, action) -> q [N, ...]`, the values of the actions taken; of the policy, that
-      of any state, only the layout of its actions is read.
+    taken: `taken(policy, critic, action) -> q`, `[N, ...]`, the values of the actions taken; of the policy,
+      that of any state, only the layout of its actions is read.
     greedy: `greedy(policy) -> action`, the best guess without randomness.
     uniform: `uniform(policy, key) -> action`, uniform over the (legal) actions.
     target_entropy: what `temperature_objective` takes where nothing else is asked for.

@@ -49,6 +49,7 @@ AUTHORS = {
   '2006.14171': 'Huang and Ontañón 2020',
   '2101.05982': 'Chen et al. 2021',
   '2110.02034': 'Hiraoka et al. 2021',
+  '2205.07802': 'Nikishin et al. 2022',
   '2209.10081': 'Zhou et al. 2022',
 }
 
@@ -61,6 +62,15 @@ EXEMPT = {
     'sac_blocks.blocks.map_component': 'plumbing: stores what a function returns',
     'sac_blocks.blocks.pmean_gradients': 'a mean over devices, of no paper',
     'sac_blocks.blocks.scalars': 'plumbing: picks entries of a dict',
+    'sac_blocks.blocks.constant': 'data, no formula',
+    'sac_blocks.blocks.copied': 'data, no formula',
+    'sac_blocks.blocks.drawn': 'data, no formula',
+    'sac_blocks.blocks.init_components': 'plumbing: starts what it is told to',
+    'sac_blocks.blocks.num_keys': 'plumbing: counts',
+    'sac_blocks.objectives.weighted_sum': 'a sum',
+    'sac_blocks.observations.has_action_mask': 'a question about a spec',
+    'sac_blocks.observations.is_image': 'a question about a spec',
+    'sac_blocks.reductions.apply': 'plumbing: holds a function to its contract',
     'sac_blocks.recipes.algorithm': 'plumbing: the formulas are those of the block that it is given',
   },
 }

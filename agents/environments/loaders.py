@@ -27,7 +27,6 @@ from agents.environments.wrappers import (
   TimeLimit,
 )
 from agents.optional import import_module
-from sac_blocks.observations import has_action_mask
 
 
 def _import(module: str, where: str = '') -> ModuleType:
@@ -209,6 +208,9 @@ def make(
   actions = environment.action_spec()
   discrete = isinstance(actions, specs.Array) and np.issubdtype(actions.dtype, np.integer)
   environment = DiscreteActions(environment) if discrete else CanonicalActions(environment)
+  # Late, since it brings JAX, which no import of this module should.
+  from sac_blocks.observations import has_action_mask
+
   if has_action_mask(environment.observation_spec()):
     environment = ActionMasks(environment)
   environment = SinglePrecision(environment)

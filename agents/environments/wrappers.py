@@ -9,10 +9,15 @@ import dm_env
 import numpy as np
 from dm_env import specs
 
-from sac_blocks.observations import ACTION_MASK, has_action_mask, is_image
-
 # What dm_control gives as the bound of an actuator that has none (MuJoCo's mjMAXVAL).
 _UNBOUNDED = 1e10
+
+
+def _observations() -> Any:
+  # Late, since it brings JAX: a slip in the command is answered without.
+  from sac_blocks import observations
+
+  return observations
 
 
 class CategoricalArray(specs.BoundedArray):
@@ -216,10 +221,11 @@ class ActionMasks(Wrapper):
 
   def __init__(self, environment: dm_env.Environment):
     super().__init__(environment)
-    actions, mask = self._action_spec, self._observation_spec[ACTION_MASK]
+    actions, mask = self._action_spec, self._observation_spec[_observations().ACTION_MASK]
     if not isinstance(actions, specs.BoundedArray) or not np.issubdtype(actions.dtype, np.integer):
       raise ValueError(
-        f'Got an {ACTION_MASK} among the observations but continuous actions {actions}, expected discrete '
+        f'Got an {_observations().ACTION_MASK} among the observations but continuous actions {actions}, '
+        'expected discrete '
         'ones: drop the mask, or give it another name if it is none, in a wrapper of the environment.'
       )
     num_values = np.ravel(actions.maximum.astype(np.int64) - actions.minimum + 1)
@@ -227,19 +233,21 @@ class ActionMasks(Wrapper):
     self._first_values = np.cumsum(num_values) - num_values
     if not isinstance(mask, specs.Array) or mask.shape != self._shape:
       raise ValueError(
-        f'Got {ACTION_MASK} {mask}, expected shape {self._shape}: an entry for each value of an action, '
+        f'Got {_observations().ACTION_MASK} {mask}, expected shape {self._shape}: '
+        'an entry for each value of an action, '
         f'of which there are {" + ".join(map(str, num_values))}.'
       )
-    mask = specs.Array(self._shape, bool, name=ACTION_MASK)
-    self._observation_spec = {**self._observation_spec, ACTION_MASK: mask}
+    mask = specs.Array(self._shape, bool, name=_observations().ACTION_MASK)
+    self._observation_spec = {**self._observation_spec, _observations().ACTION_MASK: mask}
 
   def from_environment(self, timestep: dm_env.TimeStep) -> dm_env.TimeStep:
     """Returns the time step with its mask in bool."""
-    given = np.asarray(timestep.observation[ACTION_MASK])
+    given = np.asarray(timestep.observation[_observations().ACTION_MASK])
     mask = given.astype(bool)
     if given.shape != self._shape or (mask != given).any():
       raise ValueError(
-        f'Got {ACTION_MASK} {given.tolist()} of shape {given.shape}, expected zeros and ones of shape '
+        f'Got {_observations().ACTION_MASK} {given.tolist()} of shape {given.shape}, '
+        f'expected zeros and ones of shape '
         f'{self._shape}.'
       )
     terminal = timestep.last() and timestep.discount == 0
@@ -247,11 +255,12 @@ class ActionMasks(Wrapper):
     if illegal.any() and not terminal:
       where = f' in factor {np.argmax(illegal)}' if illegal.size > 1 else ''
       raise ValueError(
-        f'Got {ACTION_MASK} {given.tolist()}, which allows no action{where}, expected a legal one in every '
+        f'Got {_observations().ACTION_MASK} {given.tolist()}, which allows no action{where}, '
+        'expected a legal one in every '
         'state but those that end an episode with discount 0: mend it in the environment, or end the '
         'episode with a termination there.'
       )
-    return timestep._replace(observation={**timestep.observation, ACTION_MASK: mask})
+    return timestep._replace(observation={**timestep.observation, _observations().ACTION_MASK: mask})
 
 
 def _single_precision(spec: specs.Array) -> specs.Array:
@@ -284,8 +293,8 @@ class SinglePrecision(Wrapper):
     super().__init__(environment)
     spec = self._observation_spec
     self._observation_spec = map_nested(_single_precision, spec)
-    if has_action_mask(spec):
-      self._observation_spec[ACTION_MASK] = spec[ACTION_MASK]
+    if _observations().has_action_mask(spec):
+      self._observation_spec[_observations().ACTION_MASK] = spec[_observations().ACTION_MASK]
     self._reward_spec = specs.Array((), np.float32, name='reward')
     self._discount_spec = specs.BoundedArray((), np.float32, 0.0, 1.0, name='discount')
 
@@ -326,13 +335,15 @@ class FlatObservations(Wrapper):
   def __init__(self, environment: dm_env.Environment):
     super().__init__(environment)
     spec = self._observation_spec
-    self._has_mask = has_action_mask(spec)
-    self._nested_spec = {k: v for k, v in spec.items() if k != ACTION_MASK} if self._has_mask else spec
+    self._has_mask = _observations().has_action_mask(spec)
+    self._nested_spec = (
+      {k: v for k, v in spec.items() if k != _observations().ACTION_MASK} if self._has_mask else spec
+    )
     entries: list[specs.Array] = []
     map_nested(entries.append, self._nested_spec)
     if not entries:
       raise ValueError(f'Got observations {spec}, expected an entry{" besides the mask" * self._has_mask}.')
-    self._lone_image = len(entries) == 1 and is_image(entries[0])
+    self._lone_image = len(entries) == 1 and _observations().is_image(entries[0])
     if self._lone_image:
       flat_spec = entries[0]
     else:
@@ -346,7 +357,11 @@ class FlatObservations(Wrapper):
     return timestep._replace(observation=self._beside_mask(flat, timestep.observation))
 
   def _beside_mask(self, flat: Any, nested: Any) -> Any:
-    return {'observation': flat, ACTION_MASK: nested[ACTION_MASK]} if self._has_mask else flat
+    return (
+      {'observation': flat, _observations().ACTION_MASK: nested[_observations().ACTION_MASK]}
+      if self._has_mask
+      else flat
+    )
 
   def _flatten(self, observation: Any) -> np.ndarray:
     entries: list[tuple[specs.Array, Any]] = []
@@ -357,7 +372,7 @@ class FlatObservations(Wrapper):
 
   @staticmethod
   def _example(spec: specs.Array) -> np.ndarray:
-    if is_image(spec):
+    if _observations().is_image(spec):
       raise ValueError(
         f'Got an image of shape {spec.shape} among the observations to flatten, expected scalars '
         "and vectors: keep its shape with observations='native'."

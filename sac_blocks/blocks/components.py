@@ -25,7 +25,17 @@ class Start(NamedTuple):
 
 
 def drawn(init: Callable[[PRNGKey], PyTree]) -> Start:
-  """Starts a component at random, as networks do: `drawn(networks.actor.init)`."""
+  """Starts a component at random, as networks do.
+
+  Args:
+    init: `init(key) -> params`, for example `networks.actor.init`.
+
+  Returns:
+    The start.
+
+  >>> drawn(lambda key: jax.random.normal(key, (2,))).random
+  True
+  """
   return Start(lambda key, components: init(key), random=True)
 
 
@@ -33,17 +43,46 @@ def copied(component: str) -> Start:
   """Starts a component equal to one before it, in memory of its own.
 
   A buffer that stood in the state twice could not be donated.
+
+  Args:
+    component: the name of the one before.
+
+  Returns:
+    The start.
+
+  >>> copied('critic').make(None, {'critic': jnp.ones(2)})
+  Array([1., 1.], dtype=float32)
   """
   return Start(lambda key, components: jax.tree.map(lambda x: jnp.array(x, copy=True), components[component]))
 
 
 def constant(value: PyTree) -> Start:
-  """Starts a component at given numbers."""
+  """Starts a component at given numbers.
+
+  Args:
+    value: an array, or a tree of arrays of any shape.
+
+  Returns:
+    The start.
+
+  >>> constant(0.5).make(None, {})
+  Array(0.5, dtype=float32, weak_type=True)
+  """
   return Start(lambda key, components: jax.tree.map(lambda x: jnp.array(x, copy=True), value))
 
 
 def num_keys(starts: Mapping[str, Start]) -> int:
-  """Returns how many of the components start at random."""
+  """Returns how many of the components start at random.
+
+  Args:
+    starts: how components start, by name.
+
+  Returns:
+    The number of keys that `init_components` takes.
+
+  >>> num_keys({'critic': drawn(lambda key: key), 'target_critic': copied('critic')})
+  1
+  """
   return sum(start.random for start in starts.values())
 
 
@@ -55,7 +94,7 @@ def init_components(
   Args:
     starts: how, by name.
     keys: `[num_keys(starts)]` random keys, consumed.
-    components: others that there are already.
+    components: others that there are already, trees of arrays.
 
   Returns:
     The components of `starts`, trees of arrays by name.

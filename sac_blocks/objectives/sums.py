@@ -33,7 +33,7 @@ def weighted_sum(
   >>> linear = Objective(lambda params, batch, key, info: (params['w'], {'w_now': params['w']}), ('w_now',))
   >>> total = weighted_sum([square, linear], weights=[1.0, 0.5])
   >>> total.loss({'w': jnp.array(2.0)}, None, None, {})[0], total.metrics
-  (Array(5., dtype=float32), ('w_now',))
+  (Array(5., dtype=float32...), ('w_now',))
   """
   if not objectives:
     raise ValueError('weighted_sum needs at least one objective, got none.')

@@ -32,6 +32,9 @@ def descend(
   Returns:
     The block.
 
+  >>> descend('actor', Objective(lambda params, batch, key, info: (params['actor'] ** 2, {}))).metrics
+  ('actor_loss',)
+
   Reference: Haarnoja et al. 2018, table 1 (appendix D), arXiv 1812.05905.
   """
   optimizer = optax.adam(3e-4) if optimizer is None else optimizer
@@ -75,7 +78,7 @@ def temperature_steps(
     target_entropy: as in `temperature_objective`.
     optimizer: Adam at 3e-4 by default; keep weight decay out of it.
     learn: False leaves the temperature as it is.
-    initial_alpha: where the temperature starts, to be held against the bounds.
+    initial_alpha: where the temperature starts, a scalar or a dict of them, to be held against the bounds.
     bounds: lowest and highest value of a learned `log_alpha`, scalars, or None.
     axis_name: as in `gradient_step`.
 
