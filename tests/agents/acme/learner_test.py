@@ -29,7 +29,7 @@ from tests.recipes.sac_test import assert_trees_close, make_batch
 # A program of its own, since a fresh process shares no compiled code, memory or random state with the saver.
 RESUME = """
 import pickle, sys
-from tests.agents.learner_test import make_learner
+from tests.agents.acme.learner_test import make_learner
 with open(sys.argv[1], 'rb') as file:
   state, skip, steps = pickle.load(file)
 learner = make_learner(skip=skip)
@@ -48,7 +48,7 @@ import jax
 jax.config.update('jax_cpu_collectives_implementation', 'gloo')
 address, number, path = sys.argv[1:]
 jax.distributed.initialize(address, num_processes=2, process_id=int(number))
-from tests.agents.learner_test import make_host_learner
+from tests.agents.acme.learner_test import make_host_learner
 learner = make_host_learner(slice(int(number), None, 2), jax.devices())
 for _ in range(3):
   learner.step()
